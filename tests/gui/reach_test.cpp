@@ -622,6 +622,26 @@ TEST_F(ReachTest, WhereAMethodKeepsEverythingItSaysSoAndFitsToTheTrace) {
   EXPECT_EQ(canvas_->method_values().Integer("n_local"), 1020);
 }
 
+// "compression_rati": the slider began where the name went on.
+TEST_F(ReachTest, NoNameOfAParameterIsCutOff) {
+  Open();
+  for (const char* method : {"quest", "s2-attention", "sparq", "a-shape"}) {
+    ASSERT_NO_FATAL_FAILURE(Use(method, ""));
+    const auto& methods = canvas_->methods();
+    const auto spec = std::find_if(methods.begin(), methods.end(), [&](const auto& one) { return one.name == method; });
+    int named = 0;
+    for (const kernels::ParameterSpec& parameter : spec->parameters) {
+      const QString name = QString::fromStdString(parameter.name);
+      const QRectF label = canvas_->PanelControl(QStringLiteral("label:") + name),
+                   control = canvas_->PanelControl(name);
+      if (label.isNull()) continue;  // a flag's name stands behind its box
+      ++named;
+      EXPECT_LT(label.right(), control.left()) << method << ": " << parameter.name;
+    }
+    EXPECT_GT(named, 0) << method;
+  }
+}
+
 TEST_F(ReachTest, AFilterCountsItsHeads) {
   Open();
   ASSERT_TRUE(WaitForStatistics());

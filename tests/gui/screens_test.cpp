@@ -172,6 +172,27 @@ TEST_F(ScreensTest, ThePanelLeavesTheMapFreeAtCommonSizes) {
   })) << "the panel lies over the map";
 }
 
+// A list that was opened in a small window once left the panel over every map that was narrow later.
+TEST_F(ScreensTest, APanelOpenedInASmallWindowDoesNotLieOverASplitMapOfALargeOne) {
+  ASSERT_NO_FATAL_FAILURE(FirstStart());
+  ui::HeadCanvas* const canvas = window_->canvas();
+  const auto is_open = [&] { return !canvas->PanelControl(QStringLiteral("method")).isNull(); };
+  const auto resize = [&](QSize size) {
+    window_->resize(size);
+    return WaitFor([&] { return window_->size() == size; }, 3000) && WaitForCanvas();
+  };
+  ASSERT_TRUE(resize({800, 600}));
+  ASSERT_FALSE(is_open());
+  window_->commands()[ui::Command::kChooseMethod]->trigger();
+  ASSERT_TRUE(WaitFor(is_open, 3000));
+  canvas->setFocus();
+  QTest::keyClick(canvas, Qt::Key_Escape);
+  ASSERT_TRUE(resize({1500, 900}));
+  ASSERT_TRUE(WaitFor(is_open, 3000)) << "there it has a place of its own";
+  window_->commands()[ui::Command::kSplit]->trigger();
+  EXPECT_TRUE(WaitFor([&] { return WaitForCanvas() && !is_open(); }, 5000)) << "it lies over the first map";
+}
+
 TEST_F(ScreensTest, ClicksMeetWhatIsDrawn) {
   ASSERT_NO_FATAL_FAILURE(FirstStart());
   ASSERT_TRUE(WaitForStatistics());

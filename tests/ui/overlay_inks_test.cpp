@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "overlay_drawing.h"
+#include "panel_widgets.h"
 
 namespace headscope::ui {
 namespace {
@@ -41,6 +42,40 @@ TEST(OverlayInks, StandOutFromTheirGround) {
   }
   // The ring of the panel's keyboard focus, on ImGui's own light window.
   EXPECT_GE(ContrastOf(kLightGroundInks.accent, {239, 239, 239}), 3);
+}
+
+// "(2." stood at the end of a line and "1×)" below it.
+TEST(PanelText, LinesBreakAtSpacesAlone) {
+  ImGuiContext* const context = ImGui::CreateContext();
+  ImGuiIO& io = ImGui::GetIO();
+  io.IniFilename = nullptr;
+  io.DisplaySize = {800, 600};
+  unsigned char* pixels = nullptr;
+  int width = 0, height = 0;
+  io.Fonts->GetTexDataAsRGBA32(&pixels, &width, &height);
+  const std::string text = "one step 0.0187 ms, dense 0.0384 ms (2.1x), the median of 4 times in 12.5 s";
+  ImGui::NewFrame();
+  for (float wide = 30; wide < 700; wide += 7) {
+    ImGui::SetNextWindowSize({wide, 400});
+    ImGui::Begin(("of " + std::to_string(wide)).c_str(), nullptr, ImGuiWindowFlags_NoSavedSettings);
+    const float room = ImGui::GetContentRegionAvail().x;
+    std::string lines = InLines(text);
+    size_t begin = 0;
+    for (size_t end = 0; end != std::string::npos; begin = end + 1) {
+      end = lines.find('\n', begin);
+      const std::string line = lines.substr(begin, end - begin);
+      EXPECT_TRUE(line.find(' ') == std::string::npos || TextSize(line).x <= room) << wide << ": " << line;
+    }
+    std::replace(lines.begin(), lines.end(), '\n', ' ');
+    EXPECT_EQ(lines, text) << "no word is taken apart, or lost";
+    ImGui::End();
+  }
+  ImGui::Begin("lines");
+  EXPECT_EQ(InLines("a\n\nb"), "a\n\nb") << "breaks that are there stay";
+  EXPECT_EQ(InLines(""), "");
+  ImGui::End();
+  ImGui::EndFrame();
+  ImGui::DestroyContext(context);
 }
 
 // A name that has a comma of its own, such as a trace's, is one part.

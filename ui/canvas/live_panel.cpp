@@ -14,7 +14,7 @@ namespace headscope::ui {
 namespace {
 
 constexpr float kWidth = static_cast<float>(kPanelWidth);
-constexpr float kLabelWidth = 120;
+constexpr float kLeastLabelWidth = 120;
 constexpr float kLeastResults = 90;  // pixels of what scrolls below the sliders
 constexpr size_t kLongestUnit = 10;  // characters that a slider has room for
 
@@ -147,10 +147,8 @@ PanelPlace LivePanel::Place(double width, double height, const CanvasParts& part
   if (place_anew_) rolled_by_hand_ = false;
   if (!rolled_by_hand_ && (narrow != narrow_ || place_anew_)) roll_ = rolled_up_ = narrow;
   narrow_ = narrow;
-  if (std::exchange(unroll_, false) && rolled_up_) {
-    roll_ = rolled_up_ = false;
-    rolled_by_hand_ = true;
-  }
+  // For its list, or for the tour: that says nothing of the next narrow place, such as a half of a split map.
+  if (std::exchange(unroll_, false) && rolled_up_) roll_ = rolled_up_ = false;
   if (!at_anchor_ && !place_anew_) return PanelPlace::kNone;
   if (rolled_up_) return PanelPlace::kStrip;
   return narrow ? PanelPlace::kNone : PanelPlace::kBeside;
@@ -248,6 +246,13 @@ void LivePanel::DrawMethod(CanvasModel& model) {
   MethodTrial& trial = model.trial();
   if (DrawMethodList(trial)) return;  // the new method's parameters come with the next frame
   const kernels::MethodSpec& spec = *trial.method();
+  label_width_ = kLeastLabelWidth;
+  for (const kernels::ParameterSpec& parameter : spec.parameters) {
+    const ImGuiStyle& style = ImGui::GetStyle();
+    label_width_ = std::max(
+        label_width_,
+        std::ceil(style.WindowPadding.x + ImGui::CalcTextSize(parameter.name.c_str()).x + style.ItemSpacing.x));
+  }
   for (const kernels::ParameterSpec& parameter : spec.parameters) {
     if (trial.values().Matters(parameter)) DrawParameter(model, parameter);
   }
@@ -329,7 +334,8 @@ void LivePanel::DrawParameter(CanvasModel& model, const kernels::ParameterSpec& 
 bool LivePanel::DrawChoice(const kernels::ParameterSpec& spec, double* value) {
   ImGui::AlignTextToFramePadding();
   ImGui::TextUnformatted(spec.name.c_str());
-  ImGui::SameLine(kLabelWidth);
+  Mark("label:" + spec.name);
+  ImGui::SameLine(label_width_);
   std::vector<PanelListEntry> entries;
   for (const std::string& choice : spec.choices) entries.push_back({choice, choice, {}, {}});
   const auto picked = choices_[spec.name].Draw("##value", -1, entries, static_cast<size_t>(*value),
@@ -341,7 +347,8 @@ bool LivePanel::DrawChoice(const kernels::ParameterSpec& spec, double* value) {
 bool LivePanel::DrawSlider(MethodTrial& trial, const kernels::ParameterSpec& spec, double* value) {
   ImGui::AlignTextToFramePadding();
   ImGui::TextUnformatted(spec.name.c_str());
-  ImGui::SameLine(kLabelWidth);
+  Mark("label:" + spec.name);
+  ImGui::SameLine(label_width_);
   ImGui::SetNextItemWidth(-2 * (ImGui::GetFrameHeight() + ImGui::GetStyle().ItemSpacing.x) - 1);
   ImGuiSliderFlags flags = ImGuiSliderFlags_AlwaysClamp;
   if (spec.logarithmic) flags |= ImGuiSliderFlags_Logarithmic;

@@ -99,6 +99,7 @@ class LivePanel {
   std::string shown_focus_;             // of the last frame: a control that gets the focus is scrolled into sight
   double anchor_x_ = 0, anchor_y_ = 0;  // the panel's upper right corner while nobody has moved it
   float most_height_ = 0;               // of the panel
+  float label_width_ = 0;               // of the parameters' names: that of the method's longest one
   float results_height_ = 1e4f;         // of all that scrolls below the sliders, in the last frame
   bool at_anchor_ = true;               // in the last frame
   bool off_canvas_ = false;             // in the last frame

@@ -76,9 +76,7 @@ void LivePanel::DrawLive(CanvasModel& model) {
   const bool outdated = trial.live_pending() || trial.live_waits() || trial.mask_pending();
   if (outdated) ImGui::PushStyleVar(ImGuiStyleVar_Alpha, kDimmed);
   ImGui::BeginGroup();
-  ImGui::PushTextWrapPos(0);  // of a long head the second line says of how many queries it is
-  for (const std::string& line : DescribeLive(*trial.live(), trial.is_decode())) ImGui::TextUnformatted(line.c_str());
-  ImGui::PopTextWrapPos();
+  for (const std::string& line : DescribeLive(*trial.live(), trial.is_decode())) WrappedText(line);
   ImGui::EndGroup();
   Mark("live_result");
   if (outdated) ImGui::PopStyleVar();
@@ -99,9 +97,7 @@ void LivePanel::DrawKeptNumbers(CanvasModel& model, const LiveMask& mask) {
     HelpTooltip("This trace was cut from a longer one. No mask of the cut can keep that share.");
   }
   if (mask.steps) DrawSteps(model, mask);
-  ImGui::PushTextWrapPos(0);
-  ImGui::TextUnformatted(DescribeCra(mask).c_str());
-  ImGui::PopTextWrapPos();
+  WrappedText(DescribeCra(mask));
   HelpTooltip(
       "Cumulative residual attention: the share of a query's attention that lies on the kept keys. 95 % of the queries "
       "keep at least the 5th percentile.");
@@ -142,11 +138,9 @@ void LivePanel::DrawKeepsEverything(const CanvasModel& model, const LiveMask& ma
 }
 
 void LivePanel::DrawSteps(const CanvasModel& model, const LiveMask& mask) {
-  ImGui::PushTextWrapPos(0);
-  ImGui::TextUnformatted(DescribeSteps(model, *mask.steps).c_str());
+  WrappedText(DescribeSteps(model, *mask.steps));
   const std::string choice = DescribeChoice(model, mask);
-  if (!choice.empty()) ImGui::TextUnformatted(choice.c_str());
-  ImGui::PopTextWrapPos();
+  if (!choice.empty()) WrappedText(choice);
   if (!choice.empty()) {
     HelpTooltip(
         "As in a run: the query heads of a KV head share one selection; with “this head alone”, the head has its own.");

@@ -75,9 +75,7 @@ void LivePanel::DrawProgress(const ProgressReport& progress) {
   ImGui::SameLine();
   ImGui::ProgressBar(progress.fraction >= 0 ? static_cast<float>(progress.fraction) : 0.0f, {-1, 0}, "");
   Mark("progress");
-  ImGui::PushTextWrapPos(0);
-  ImGui::TextUnformatted(progress.stage.empty() ? "waiting …" : progress.stage.c_str());
-  ImGui::PopTextWrapPos();
+  WrappedText(progress.stage.empty() ? "waiting …" : progress.stage);
 }
 
 void LivePanel::DrawResult(const MethodTrial& trial) {
@@ -117,9 +115,7 @@ void LivePanel::DrawResultTable(const analysis::MethodResult& result) {
     }
   }
   ImGui::EndTable();
-  ImGui::PushTextWrapPos(0);  // a line longer than the panel goes on below
-  ImGui::TextDisabled("%s", DescribeMeasured(result).c_str());
-  ImGui::PopTextWrapPos();
+  WrappedText(ImGui::GetColorU32(ImGuiCol_TextDisabled), DescribeMeasured(result));
   if (result.note.empty()) return;
   WrappedText(NoteInk(), "Note: " + result.note);
   Mark("note");

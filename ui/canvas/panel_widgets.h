@@ -2,7 +2,9 @@
 // Small helpers of the files that draw the panel.
 #pragma once
 
+#include <algorithm>
 #include <string>
+#include <utility>
 
 #include "imgui.h"
 
@@ -38,11 +40,40 @@ inline ImU32 ProblemInk() {
   return PanelInk(IM_COL32(176, 24, 16, 255), IM_COL32(255, 140, 120, 255));
 }
 
+// The text in lines that fit into what is left of the window's width, broken at spaces alone. Dear ImGui's own wrapping
+// breaks behind every point: "2." and, below it, "1×".
+inline std::string InLines(const std::string& text) {
+  const float width = ImGui::GetContentRegionAvail().x;
+  std::string lines, line;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find_first_of(" \n", begin), text.size());
+    const std::string word = text.substr(begin, end - begin);
+    std::string longer = line;
+    if (!line.empty()) longer += ' ';
+    longer += word;
+    if (!line.empty() && ImGui::CalcTextSize(longer.c_str()).x > width) {
+      lines += line;
+      lines += '\n';
+      line = word;
+    } else {
+      line = longer;
+    }
+    if (end < text.size() && text[end] == '\n') {
+      lines += std::exchange(line, {});
+      lines += '\n';
+    }
+    begin = end + 1;
+  }
+  return lines + line;
+}
+
+inline void WrappedText(const std::string& text) {
+  ImGui::TextUnformatted(InLines(text).c_str());
+}
+
 inline void WrappedText(ImU32 color, const std::string& text) {
   ImGui::PushStyleColor(ImGuiCol_Text, color);
-  ImGui::PushTextWrapPos(0);
-  ImGui::TextUnformatted(text.c_str());
-  ImGui::PopTextWrapPos();
+  WrappedText(text);
   ImGui::PopStyleColor();
 }
 
