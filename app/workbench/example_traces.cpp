@@ -37,7 +37,7 @@ std::vector<ui::Example> ExampleTraces(const std::string& shipped_trace, const s
   }
   if (!shipped_trace.empty()) {
     ui::Example& shipped = examples.emplace_back();
-    shipped.title = "4,096 tokens: a hidden pass key";
+    shipped.title = "4,090 tokens: a hidden pass key";
     shipped.help = "The answer's query finds the pass key far back in the prompt.";
     shipped.path = shipped_trace;
   }

@@ -11,6 +11,8 @@
 #include <QStatusBar>
 #include <QTabBar>
 #include <QToolBar>
+#include <QToolButton>
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <set>
@@ -148,6 +150,33 @@ TEST_F(PaneReachTest, TheTracePaneIsReadAndCopiedByKeys) {
       << ground.name().toStdString();
 }
 
+// Backwards from its first button the keyboard went under the page, to the map's panel, and never to the links.
+TEST_F(PaneReachTest, TabGoesRoundTheWelcomePageInTheOrderInWhichItIsRead) {
+  ASSERT_NO_FATAL_FAILURE(Open());
+  Press(Qt::Key_F1);
+  auto* welcome = Find<ui::WelcomePage>("welcomePage");
+  auto* tour = Find<QPushButton>("startTour");
+  ASSERT_TRUE(WaitFor([&] { return tour->hasFocus(); }, 3000));
+  const auto all = welcome->findChildren<QPushButton*>();
+  const auto num_stops = std::count_if(all.begin(), all.end(), [](const auto* one) { return one->isVisible(); });
+  for (const bool forward : {true, false}) {
+    std::set<const QWidget*> visited;
+    int turns = 0, before = tour->mapTo(welcome, QPoint()).y();
+    for (int step = 0; step < num_stops; ++step) {
+      QWidget* const present = window_->focusWidget();
+      ASSERT_TRUE(welcome->isAncestorOf(present));
+      forward ? QTest::keyClick(present, Qt::Key_Tab) : QTest::keyClick(present, Qt::Key_Backtab, Qt::ShiftModifier);
+      visited.insert(window_->focusWidget());
+      const int y = window_->focusWidget()->mapTo(welcome, QPoint()).y();
+      turns += (forward ? y < before : y > before) ? 1 : 0;
+      before = y;
+    }
+    EXPECT_EQ(visited.size(), static_cast<size_t>(num_stops));
+    EXPECT_TRUE(tour->hasFocus()) << "once round";
+    EXPECT_EQ(turns, 1) << "from one end to the other";
+  }
+}
+
 TEST_F(PaneReachTest, TheTourIsWalkedWithEnter) {
   ASSERT_NO_FATAL_FAILURE(Open());
   Press(Qt::Key_F1);
@@ -156,6 +185,8 @@ TEST_F(PaneReachTest, TheTourIsWalkedWithEnter) {
   QTest::keyClick(Find<QPushButton>("startTour"), Qt::Key_Return);
   for (int step = 0; step < std::ssize(ui::WelcomePage::Tour()); ++step) {
     EXPECT_EQ(welcome->tour_step(), step);
+    const auto* text = Find<QLabel>("tourText");
+    EXPECT_GE(text->height(), text->heightForWidth(text->width())) << "step " << step << " is cut off";
     QTest::keyClick(Find<QPushButton>("tourNext"), step % 2 == 0 ? Qt::Key_Enter : Qt::Key_Return);
   }
   EXPECT_FALSE(welcome->isVisible());

@@ -79,8 +79,17 @@ void MainWindow::BindReach() {
   connect(welcome_, &WelcomePage::HeadRequested, &state_.heads, &HeadStore::Select);
   connect(welcome_, &WelcomePage::TourShows, this, [this](const QString& name) {
     QAction* action = ActionNamed(name);
-    if (action == commands_[Command::kPanel]) return canvas_->OpenPanel();  // in a small window it is rolled up
+    if (action == commands_[Command::kPanel]) {
+      canvas_->OpenPanel();  // in a small window it is rolled up
+      return welcome_->Frame(canvas_,
+                             [this] { return canvas_->PanelControl(QStringLiteral("panel")).toAlignedRect(); });
+    }
     if (action != nullptr && !(action->isCheckable() && action->isChecked())) action->trigger();
+    QWidget* shown = canvas_;
+    for (QDockWidget* dock : docks_) {
+      if (GoToDockName(*dock) == name) shown = dock;
+    }
+    welcome_->Frame(shown, [shown] { return shown->rect(); });
   });
   connect(&state_.offers, &PaneOffers::RunsMenuWanted, this, [this](QPoint at) {
     auto* menu = new QMenu(this);

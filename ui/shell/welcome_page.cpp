@@ -5,6 +5,7 @@
 #include <QHBoxLayout>
 #include <QKeyEvent>
 #include <algorithm>
+#include <utility>
 
 #include "shown_text.h"
 
@@ -114,7 +115,66 @@ WelcomePage::WelcomePage(QWidget* parent)
   connect(close, &QPushButton::clicked, this, &QWidget::hide);
   connect(next_, &QPushButton::clicked, this, [this] { ShowStep(step_ + 1); });
   connect(before_, &QPushButton::clicked, this, [this] { ShowStep(step_ - 1); });
+  frame_ = new QWidget(parent);
+  frame_->setObjectName(QStringLiteral("tourFrame"));
+  frame_->setAttribute(Qt::WA_TransparentForMouseEvents);
+  frame_->setAutoFillBackground(true);
+  frame_->setBackgroundRole(QPalette::Highlight);
+  frame_->hide();
+  constexpr int kFrameEveryMs = 100;
+  frame_timer_.setInterval(kFrameEveryMs);
+  connect(&frame_timer_, &QTimer::timeout, this, &WelcomePage::PlaceFrame);
   hide();
+}
+
+void WelcomePage::Frame(QWidget* widget, std::function<QRect()> part) {
+  framed_ = widget;
+  framed_part_ = std::move(part);
+  frame_timer_.start();
+  PlaceFrame();
+}
+
+void WelcomePage::PlaceFrame() {
+  if (step_ < 0 || framed_ == nullptr || !framed_->isVisible()) return frame_->hide();
+  const QRect part = framed_part_();
+  const QRect area = QRect(framed_->mapTo(parentWidget(), part.topLeft()), part.size()) & parentWidget()->rect();
+  if (part.isEmpty() || area.isEmpty()) return frame_->hide();
+  if (frame_->isVisible() && frame_->geometry() == area) return;
+  constexpr int kThickness = 3;
+  frame_->setGeometry(area);
+  frame_->setMask(QRegion(frame_->rect()) -
+                  QRegion(frame_->rect().adjusted(kThickness, kThickness, -kThickness, -kThickness)));
+  frame_->show();
+  frame_->raise();
+  raise();
+}
+
+void WelcomePage::RemoveFrame() {
+  frame_timer_.stop();
+  framed_ = nullptr;
+  frame_->hide();
+}
+
+void WelcomePage::hideEvent(QHideEvent* event) {
+  RemoveFrame();
+  QFrame::hideEvent(event);
+}
+
+bool WelcomePage::focusNextPrevChild(bool next) {
+  QList<QPushButton*> stops;
+  for (QPushButton* button : findChildren<QPushButton*>()) {
+    if (button->isVisible() && button->isEnabled()) stops.append(button);
+  }
+  if (stops.empty()) return false;
+  const auto place = [this](const QPushButton* button) {
+    const QPoint at = button->mapTo(this, QPoint());
+    return std::pair(at.y(), at.x());
+  };
+  std::sort(stops.begin(), stops.end(), [&](const auto* a, const auto* b) { return place(a) < place(b); });
+  const qsizetype at = stops.indexOf(focusWidget()), count = stops.size();
+  const qsizetype to = at < 0 ? 0 : (at + (next ? 1 : count - 1)) % count;
+  stops[to]->setFocus(next ? Qt::TabFocusReason : Qt::BacktabFocusReason);
+  return true;
 }
 
 QPushButton* WelcomePage::AddLink(QVBoxLayout* layout, const QString& text, const QString& tip) {
@@ -138,6 +198,7 @@ void WelcomePage::Open(QWidget* sibling, const QStringList& recent, const std::v
     sibling->installEventFilter(this);
   }
   step_ = -1;
+  RemoveFrame();
   Empty(recent_);
   Empty(examples_);
   Empty(heads_);
@@ -206,6 +267,8 @@ void WelcomePage::ShowStep(int step) {
   tour_->show();
   Q_EMIT TourShows(shown.ActionName());
   next_->setFocus();
+  // From the inside out: the page's height is that of the new text.
+  tour_->layout()->activate();
   layout()->activate();
   Place();
 }

@@ -5,8 +5,11 @@
 
 #include <QFrame>
 #include <QLabel>
+#include <QPointer>
 #include <QPushButton>
+#include <QTimer>
 #include <QVBoxLayout>
+#include <functional>
 #include <span>
 
 #include "panes.h"
@@ -32,6 +35,8 @@ class WelcomePage : public QFrame {
   void Open(QWidget* sibling, const QStringList& recent, const std::vector<HeadWorthALook>& heads,
             const std::vector<Example>& examples);
   int tour_step() const { return step_; }  // -1: no tour
+  // While this step of the tour is shown, a frame stands around that part of a widget: what the text is about.
+  void Frame(QWidget* widget, std::function<QRect()> part);
 
   static std::span<const TourStep> Tour();
 
@@ -45,8 +50,13 @@ class WelcomePage : public QFrame {
  protected:
   void keyPressEvent(QKeyEvent* event) override;
   bool eventFilter(QObject* watched, QEvent* event) override;
+  void hideEvent(QHideEvent* event) override;
+  // Round the page in the order in which it is read: what lies under it is reached when it is closed.
+  bool focusNextPrevChild(bool next) override;
 
  private:
+  void PlaceFrame();
+  void RemoveFrame();
   void Place();
   void ShowStep(int step);
   QPushButton* AddLink(QVBoxLayout* layout, const QString& text, const QString& tip);
@@ -57,6 +67,10 @@ class WelcomePage : public QFrame {
   QLabel *recent_title_, *examples_title_, *heads_title_, *tour_text_;
   QPushButton *next_, *before_;
   int step_ = -1;
+  QWidget* frame_;  // beside this page, in its parent
+  QPointer<QWidget> framed_;
+  std::function<QRect()> framed_part_;
+  QTimer frame_timer_;  // what is framed may move: a panel that unrolls, a window that is made larger
 };
 
 }  // namespace headscope::ui
