@@ -5,6 +5,7 @@
 #include <QDockWidget>
 #include <QHeaderView>
 #include <QImage>
+#include <QLabel>
 #include <QLineEdit>
 #include <QTableView>
 #include <algorithm>
@@ -49,6 +50,19 @@ TEST_F(HeadTableTest, FirstRowOpensByClickWhileTheOpenHeadIsFilteredOut) {
   EXPECT_FALSE(table_->selectionModel()->hasSelection());
   QTest::mouseClick(table_->viewport(), Qt::LeftButton, {}, table_->visualRect(table_->model()->index(0, 0)).center());
   EXPECT_EQ(Shown(), (HeadId{1, 0}));
+}
+
+// Red letters alone said that nothing was filtered, and why only to a pointer that rested on them.
+TEST_F(HeadTableTest, AFilterThatIsNotUnderstoodIsSaidInWords) {
+  ASSERT_NO_FATAL_FAILURE(Open());
+  const auto* error = Find<QLabel>("filterError");
+  EXPECT_FALSE(error->isVisible());
+  Filter("kurtosis>much");
+  EXPECT_TRUE(error->isVisible());
+  EXPECT_TRUE(error->text().contains(QStringLiteral("much"))) << error->text().toStdString();
+  EXPECT_EQ(table_->model()->rowCount(), 8);
+  Filter("kurtosis>0");
+  EXPECT_FALSE(error->isVisible());
 }
 
 TEST_F(HeadTableTest, HeadsLikeTheOpenOneAreFiltered) {

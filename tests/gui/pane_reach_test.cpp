@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How a person gets to a pane and reads it where there is little room: names typed into the palette, the keyboard
 // alone, tabs and numbers of a small window, and what is written in faint ink.
+#include <QCheckBox>
 #include <QClipboard>
 #include <QDockWidget>
 #include <QLabel>
@@ -22,6 +23,7 @@
 #include "allowed.h"
 #include "analysis/types/ground.h"
 #include "command_palette.h"
+#include "error_ink.h"
 #include "progress_strip.h"
 #include "shell_fixture.h"
 #include "theme.h"
@@ -283,9 +285,57 @@ TEST(ThemeContrast, AllInkCanBeReadOnEveryGround) {
         EXPECT_GE(Contrast(palette.color(ink), palette.color(ground)), 4.5)
             << "ink " << ink << " on ground " << ground << ", " << palette.color(ground).name().toStdString();
     }
+    for (const QPalette::ColorRole ground : {QPalette::Window, QPalette::Base, QPalette::AlternateBase})
+      EXPECT_GE(Contrast(ui::ErrorInk(palette), palette.color(ground)), 4.5) << "an error's ink on ground " << ground;
     EXPECT_GE(Contrast(palette.color(QPalette::HighlightedText), palette.color(QPalette::Highlight)), 4.5);
     EXPECT_GE(Contrast(palette.color(QPalette::ButtonText), palette.color(QPalette::Button)), 4.5);
   }
+}
+
+// Of the boxes that a capture may also record, a dark window showed the words alone.
+TEST(ThemeContrast, AnEmptyCheckBoxIsSeen) {
+  const QPalette before = QApplication::palette();
+  for (const QPalette& palette : {ui::LightPalette(), ui::DarkPalette()}) {
+    QApplication::setPalette(palette);
+    QCheckBox box;
+    box.resize(40, 40);
+    box.show();
+    ASSERT_TRUE(QTest::qWaitForWindowExposed(&box));
+    const QImage image = box.grab().toImage();
+    double most = 0;
+    for (int y = 0; y < image.height(); ++y) {
+      for (int x = 0; x < image.width(); ++x)
+        most = std::max(most, Contrast(image.pixelColor(x, y), palette.color(QPalette::Window)));
+    }
+    EXPECT_GE(most, 3) << palette.color(QPalette::Window).name().toStdString();
+  }
+  QApplication::setPalette(before);
+}
+
+// Qt's own arrows are black, also on a dark ground: nobody saw that a narrow window has more tools.
+TEST(ThemeContrast, TheArrowsOfAToolBarThatIsTooNarrowAreSeen) {
+  const QPalette before = QApplication::palette();
+  for (const QPalette& palette : {ui::LightPalette(), ui::DarkPalette()}) {
+    QApplication::setPalette(palette);
+    QMainWindow window;
+    auto* bar = window.addToolBar(QStringLiteral("tools"));
+    bar->setToolButtonStyle(Qt::ToolButtonTextOnly);
+    for (int i = 0; i < 30; ++i) bar->addAction(QStringLiteral("a tool with a long name"));
+    window.resize(500, 200);
+    window.show();
+    ASSERT_TRUE(QTest::qWaitForWindowExposed(&window));
+    auto* more = bar->findChild<QToolButton*>(QStringLiteral("qt_toolbar_ext_button"));
+    ASSERT_NE(more, nullptr);
+    ASSERT_TRUE(more->isVisible());
+    const QImage image = more->grab().toImage();
+    double most = 0;
+    for (int y = 0; y < image.height(); ++y) {
+      for (int x = 0; x < image.width(); ++x)
+        most = std::max(most, Contrast(image.pixelColor(x, y), palette.color(QPalette::Window)));
+    }
+    EXPECT_GE(most, 4.5) << palette.color(QPalette::Window).name().toStdString();
+  }
+  QApplication::setPalette(before);
 }
 
 // The map's ground and the panel's are the window's, whatever pictures in files are drawn on.

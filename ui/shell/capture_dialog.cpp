@@ -22,6 +22,7 @@
 #include "base/device.h"
 #include "base/element_type.h"
 #include "capture_estimate.h"
+#include "error_ink.h"
 #include "progress_strip.h"
 #include "shown_text.h"
 #include "while_alive.h"
@@ -53,7 +54,7 @@ QWidget* WithButton(QLineEdit* edit, const QString& name, std::function<void()> 
 }
 
 QPalette ErrorPalette(QPalette colors) {
-  colors.setColor(QPalette::WindowText, QColor(200, 50, 50));
+  colors.setColor(QPalette::WindowText, ErrorInk(colors));
   return colors;
 }
 

@@ -13,6 +13,7 @@
 #include <cmath>
 #include <limits>
 
+#include "error_ink.h"
 #include "panes.h"
 #include "selected_rows.h"
 #include "table_picture.h"
@@ -232,6 +233,12 @@ HeadTable::HeadTable(HeadStore* store, QWidget* parent)
   top->addWidget(filter_, 1);
   top->addWidget(count_);
   layout->addLayout(top);
+  not_understood_ = new QLabel(this);
+  not_understood_->setObjectName(QStringLiteral("filterError"));
+  not_understood_->setWordWrap(true);
+  not_understood_->setTextFormat(Qt::PlainText);
+  not_understood_->hide();
+  layout->addWidget(not_understood_);
   layout->addWidget(view_);
 
   no_match_ = new QLabel;
@@ -328,9 +335,11 @@ void HeadTable::ApplyFilter(const QString& text) {
   const HeadFilter filter = HeadFilter::Parse(text);
   filter_error_ = filter.error();
   filter_->setToolTip(filter_error_);
+  not_understood_->setText(filter_error_);
+  not_understood_->setVisible(!filter_error_.isEmpty());
   QPalette colors = palette();
-  if (!filter.error().isEmpty()) colors.setColor(QPalette::Text, QColor(200, 50, 50));
-  filter_->setPalette(colors);
+  colors.setColor(QPalette::WindowText, ErrorInk(colors));
+  not_understood_->setPalette(colors);
   store_->SetFilter(filter);
   static_cast<FilterProxy*>(proxy_)->FilterAnew();
   SayWhetherNoneMatches();
@@ -338,7 +347,7 @@ void HeadTable::ApplyFilter(const QString& text) {
 }
 
 void HeadTable::SayWhetherNoneMatches() {
-  no_match_->setText(filter_error_.isEmpty() ? tr("No head matches the filter.") : filter_error_);
+  no_match_->setText(tr("No head matches the filter."));
   no_match_->setVisible(store_->HasTrace() && proxy_->rowCount() == 0);
   const bool filters = !filter_->text().isEmpty() && filter_error_.isEmpty();
   count_->setText(tr("%1 of %2").arg(proxy_->rowCount()).arg(model_->rowCount()));

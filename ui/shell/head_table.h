@@ -82,7 +82,8 @@ class HeadTable : public QWidget {
   QLabel* count_;  // how many heads pass
   QLineEdit* filter_;
   QString filter_error_;
-  QLabel* no_match_;  // over an empty table
+  QLabel* not_understood_;  // below the filter: what is wrong with it
+  QLabel* no_match_;        // over an empty table
   QTableView* view_;
   bool following_ = false;  // the current row is being set, and opens nothing
 };

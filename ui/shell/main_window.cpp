@@ -149,6 +149,10 @@ void MainWindow::BuildToolBars() {
   bar->setObjectName(QStringLiteral("toolBar"));
   bar->setMovable(false);
   bar->setToolButtonStyle(Qt::ToolButtonTextOnly);
+  if (auto* more = bar->findChild<QToolButton*>(QStringLiteral("qt_toolbar_ext_button"))) {
+    more->setToolTip(tr("The tools that the window has no room for"));
+    more->setAccessibleName(tr("More tools"));
+  }
   commands_.FillToolBar(bar, CommandMenu::kFile);
   bar->addSeparator();
   commands_.FillToolBar(bar, CommandMenu::kGo);

@@ -9,12 +9,13 @@ namespace headscope::ui {
 namespace {
 
 constexpr char kForFile[] = "headscopePaintedForFile";
+const QLatin1String kMoreToolsName("qt_toolbar_ext_button");  // Qt's own name
 
 bool IsForFile(const QWidget* widget) {
   return widget->property(kForFile).toBool();
 }
 
-void DrawFocusFrame(QPainter* painter, const QColor& color, const QRect& rect) {
+void DrawFrame(QPainter* painter, const QColor& color, const QRect& rect) {
   painter->save();
   painter->setClipping(false);
   painter->setRenderHint(QPainter::Antialiasing, false);
@@ -24,9 +25,23 @@ void DrawFocusFrame(QPainter* painter, const QColor& color, const QRect& rect) {
   painter->restore();
 }
 
+// Two angles that point to what the window has no room for.
+void DrawMoreMark(QPainter* painter, const QColor& color, const QRect& rect) {
+  const qreal half = 3;  // pixels
+  painter->save();
+  painter->setRenderHint(QPainter::Antialiasing);
+  painter->setPen(QPen(color, 1.5));
+  for (const qreal x : {-half, half / 2}) {
+    const QPointF tip = QRectF(rect).center() + QPointF(x + half, 0);
+    painter->drawPolyline(QPolygonF{tip + QPointF(-half, -half), tip, tip + QPointF(-half, half)});
+  }
+  painter->restore();
+}
+
 // Fusion draws the same frame around a table whether it has the keyboard or not, and the line that is selected keeps
 // its colour; the outline of a default button is that of one with the keyboard; a flat one has none; and around tabs,
-// tool buttons and the words of a check box there is a tint that is hardly seen.
+// tool buttons and the words of a check box there is a tint that is hardly seen. On a dark ground an empty check box is
+// as dark as what is around it, and the arrows behind which a tool bar keeps what the window has no room for are black.
 class ApplicationStyle : public QProxyStyle {
  public:
   ApplicationStyle() : QProxyStyle(QStringLiteral("Fusion")) {}
@@ -36,24 +51,28 @@ class ApplicationStyle : public QProxyStyle {
     const bool is_area = element == PE_Frame && qobject_cast<const QAbstractScrollArea*>(widget) != nullptr;
     if (is_area && IsForFile(widget)) return;  // a picture has no frame of the window's
     QProxyStyle::drawPrimitive(element, option, painter, widget);
+    if (element == PE_IndicatorCheckBox || element == PE_IndicatorItemViewItemCheck)
+      DrawFrame(painter, option->palette.color(QPalette::PlaceholderText), option->rect);
     if ((is_area && (option->state & State_HasFocus) != 0) || (element == PE_FrameFocusRect && ByKeyboard(*option)))
-      DrawFocusFrame(painter, option->palette.color(QPalette::Highlight), option->rect);
+      DrawFrame(painter, option->palette.color(QPalette::Highlight), option->rect);
   }
   void drawControl(ControlElement element, const QStyleOption* option, QPainter* painter,
                    const QWidget* widget) const override {
+    if (element == CE_ToolButtonLabel && widget != nullptr && widget->objectName() == kMoreToolsName)
+      return DrawMoreMark(painter, option->palette.color(QPalette::ButtonText), option->rect);
     QProxyStyle::drawControl(element, option, painter, widget);
     if (!ByKeyboard(*option)) return;
     constexpr int kInside = 3;  // of the outline
     const QRect inside = option->rect.adjusted(kInside, kInside, -kInside, -kInside);
     // Of tabs Qt asks Fusion alone for the rectangle.
-    if (element == CE_TabBarTabLabel) DrawFocusFrame(painter, option->palette.color(QPalette::Highlight), inside);
+    if (element == CE_TabBarTabLabel) DrawFrame(painter, option->palette.color(QPalette::Highlight), inside);
     const auto* const button = qstyleoption_cast<const QStyleOptionButton*>(option);
     if (element != CE_PushButton || button == nullptr) return;
     if (!button->features.testFlag(QStyleOptionButton::Flat) &&
         !button->features.testFlag(QStyleOptionButton::DefaultButton))
       return;
     // In the ink of its words: a default button's ground is tinted.
-    DrawFocusFrame(painter, option->palette.color(QPalette::ButtonText), inside);
+    DrawFrame(painter, option->palette.color(QPalette::ButtonText), inside);
   }
 
  private:
@@ -66,7 +85,7 @@ class ApplicationStyle : public QProxyStyle {
 
 void PaintFocus(QPainter* painter, const QWidget* widget, const QRect& rect) {
   if (!widget->hasFocus() || IsForFile(widget)) return;
-  DrawFocusFrame(painter, widget->palette().color(QPalette::Highlight), rect);
+  DrawFrame(painter, widget->palette().color(QPalette::Highlight), rect);
 }
 
 PaintedForFile::PaintedForFile(QWidget* widget) : widget_(widget) {

@@ -2,8 +2,9 @@
 #include "notice_log.h"
 
 #include <QBrush>
-#include <QColor>
+#include <QGuiApplication>
 
+#include "error_ink.h"
 #include "shown_text.h"
 
 namespace headscope::ui {
@@ -56,7 +57,7 @@ QVariant NoticeLog::data(const QModelIndex& index, int role) const {
       return index.column() == kTime ? entry.time.toString(QStringLiteral("yyyy-MM-dd HH:mm:ss"))
                                      : ShownToolTip(entry.sentence);
     case Qt::ForegroundRole:
-      return entry.kind == Kind::kError ? QVariant(QBrush(QColor(200, 50, 50))) : QVariant();
+      return entry.kind == Kind::kError ? QVariant(QBrush(ErrorInk(QGuiApplication::palette()))) : QVariant();
     default:
       return {};
   }
