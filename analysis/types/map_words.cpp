@@ -211,7 +211,7 @@ std::string DescribeKeyProfile(const std::optional<ProfilePeak>& peak, bool narr
 
 std::string FormatProbability(double probability) {
   if (std::isnan(probability)) return "…";
-  if (probability == 0) return "0";
+  if (probability == 0 || probability == 1) return probability == 0 ? "0" : "1";
   if (probability >= 0.001) return Format("%.4f", probability);
   return Format("%.2e", probability);
 }

@@ -16,6 +16,7 @@
 #include <QSpinBox>
 #include <QTest>
 #include <QTimer>
+#include <map>
 
 #include "fake_workbench.h"
 
@@ -48,6 +49,29 @@ class CaptureDialogTest : public ::testing::Test {
 
   testing::FakeWorkbench workbench_;
 };
+
+// A task's line stood in the middle of the room that typed text has.
+TEST_F(CaptureDialogTest, WhatAPromptIsMadeOfFollowsItsKindWithoutAGap) {
+  CaptureDialog dialog(&workbench_);
+  dialog.show();
+  ASSERT_TRUE(QTest::qWaitForWindowExposed(&dialog));
+  auto* kind = dialog.findChild<QComboBox*>(QStringLiteral("capturePromptKind"));
+  const std::map<QString, const char*> of_kind = {{QStringLiteral("Typed text"), "captureText"},
+                                                  {QStringLiteral("Text file"), "capturePromptFile"},
+                                                  {QStringLiteral("Task with a known answer"), "captureTask"},
+                                                  {QStringLiteral("Token ids"), "captureIds"}};
+  ASSERT_EQ(kind->count(), static_cast<int>(of_kind.size()));
+  for (const auto& [text, name] : of_kind) {
+    kind->setCurrentIndex(kind->findText(text));
+    auto* const first = dialog.findChild<QWidget*>(QLatin1String(name));
+    ASSERT_TRUE(QTest::qWaitFor([&] { return first->isVisible(); }));
+    const auto gap = [&] {
+      return first->mapTo(&dialog, QPoint()).y() - kind->mapTo(&dialog, QPoint(0, kind->height())).y();
+    };
+    EXPECT_TRUE(QTest::qWaitFor([&] { return gap() >= 0 && gap() <= 12; })) << text.toStdString() << ": " << gap();
+  }
+  EXPECT_EQ(dialog.findChild<QSpinBox*>(QStringLiteral("captureLength"))->text(), QStringLiteral("4,096 tokens"));
+}
 
 TEST_F(CaptureDialogTest, SaysOfAnEncoderThatTheWindowCannotOpenItsTraces) {
   for (const char* why : {"", "The window cannot open it."}) {

@@ -66,6 +66,8 @@ TEST_F(ScreensTest, FirstWindowAndDialogsFitTheScreen) {
   const QRect screen = window_->screen()->availableGeometry();
   EXPECT_TRUE(screen.contains(window_->frameGeometry()))
       << window_->frameGeometry().width() << " x " << window_->frameGeometry().height();
+  EXPECT_LE(window_->height() + window_->style()->pixelMetric(QStyle::PM_TitleBarHeight), screen.height())
+      << "with a title, which these displays give no window, its status bar is on the screen";
   ExpectUsable();
   Press(Qt::Key_N, Qt::ControlModifier);
   Press(Qt::Key_Question);

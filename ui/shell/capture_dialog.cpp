@@ -270,6 +270,8 @@ QWidget* CaptureDialog::BuildPromptRow() {
   length_->setSingleStep(1024);
   length_->setValue(4096);
   length_->setSuffix(tr(" tokens"));
+  length_->setGroupSeparatorShown(true);
+  length_->setLocale(QLocale(QLocale::English, QLocale::UnitedStates));  // "4,096", as CountText
 
   auto* task_page = new QWidget;
   auto* task_layout = new QHBoxLayout(task_page);
@@ -284,7 +286,12 @@ QWidget* CaptureDialog::BuildPromptRow() {
   }));
   pages->addWidget(task_page);
   pages->addWidget(ids_);
-  connect(prompt_kind_, &QComboBox::currentIndexChanged, pages, &QStackedWidget::setCurrentIndex);
+  // As high as the page on show: a line in the middle of the editor's height would lie apart from its list.
+  connect(prompt_kind_, &QComboBox::currentIndexChanged, pages, [pages](int kind) {
+    pages->setCurrentIndex(kind);
+    const QWidget* page = pages->currentWidget();
+    pages->setFixedHeight(page->sizeHint().expandedTo(page->minimumSize()).boundedTo(page->maximumSize()).height());
+  });
   prompt_kind_->setCurrentIndex(kTask);
 
   auto* row = new QWidget;

@@ -32,7 +32,9 @@ std::optional<analysis::HeadId> HeadOf(const QJsonValue& json) {
 }  // namespace
 
 void MainWindow::RestoreSession() {
-  resize(QSize(1440, 900).boundedTo(screen()->availableSize()));
+  // The window manager adds a title, of about the height that the style gives one.
+  const QSize title(0, style()->pixelMetric(QStyle::PM_TitleBarHeight));
+  resize(QSize(1440, 900).boundedTo(screen()->availableSize() - title));
   if (session_.memory_mib > 0) workbench_->memory().SetCapacity(int64_t{session_.memory_mib} << 20);
   if (!session_.window_geometry.isEmpty()) restoreGeometry(session_.window_geometry);
   has_layout_ = !session_.window_layout.isEmpty() && restoreState(session_.window_layout, kLayoutVersion);
