@@ -12,9 +12,11 @@
 #include <QMouseEvent>
 #include <QTimer>
 #include <QWheelEvent>
+#include <cstdio>
 #include <random>
 #include <set>
 
+#include "allocated_bytes.h"
 #include "resident_bytes.h"
 #include "shell_fixture.h"
 #include "trace_keeper.h"
@@ -113,6 +115,20 @@ class MonkeyTest : public ShellTest {
     return awaited.join(u'\n').toStdString();
   }
 
+  // Everything is closed and cancelled, and what is on show has come.
+  void ComeToRest(int64_t steps) {
+    ClosePopups();
+    for (QDialog* dialog : window_->findChildren<QDialog*>()) dialog->close();
+    window_->commands()[ui::Command::kCancelWork]->trigger();
+    const std::string awaited_at_first = StillAwaited();
+    EXPECT_TRUE(WaitForCanvas(60000)) << "after " << steps << " steps it waits for\n"
+                                      << StillAwaited() << "\nand waited at first for\n"
+                                      << awaited_at_first;
+  }
+  // Allocated and beside what the caches count, which have a budget of their own. The resident part would hold as well
+  // what the allocator keeps of freed blocks, and caches that fill: neither is a leak.
+  int64_t HeldBesideCaches() { return AllocatedBytes() - workbench_->memory().used(); }
+
   std::mt19937 random_;
 };
 
@@ -127,6 +143,13 @@ TEST_F(MonkeyTest, NothingThatAPersonDoesInAnyOrderHarms) {
   ASSERT_TRUE(WaitForCanvas());
   ASSERT_TRUE(WaitForStatistics());
   workbench_->memory().SetCapacity(ui::MemoryBudget::kLeastBytes);
+  // Its clicks find the entries of open menus as well, and a window that was closed would never come to rest.
+  window_->commands()[ui::Command::kQuit]->setEnabled(false);
+  // Four maps, so that what a map takes from the graphics driver is there before it is measured.
+  for (const bool shown : {true, false}) {
+    window_->commands()[ui::Command::kSplitFour]->trigger();
+    ASSERT_TRUE(WaitForCanvas()) << shown;
+  }
   // A click may open a dialog that runs its own loop (that of a file, behind the offer of a notice): nobody else would
   // close it.
   QTimer closer;
@@ -149,20 +172,24 @@ TEST_F(MonkeyTest, NothingThatAPersonDoesInAnyOrderHarms) {
     }
     QTest::qWait(Below(8));
     if (++steps % 25 == 0) ClosePopups();
-    if (settled == 0 && time.elapsed() > length / 3) settled = ResidentBytes();
+    if (settled == 0 && time.elapsed() > length / 3) {
+      ComeToRest(steps);
+      settled = HeldBesideCaches();
+    }
   }
   closer.stop();
-  ClosePopups();
-  for (QDialog* dialog : window_->findChildren<QDialog*>()) dialog->close();
-  window_->commands()[ui::Command::kCancelWork]->trigger();
-  const std::string awaited_at_first = StillAwaited();
-  EXPECT_TRUE(WaitForCanvas(60000)) << "after " << steps << " steps it waits for\n"
-                                    << StillAwaited() << "\nand waited at first for\n"
-                                    << awaited_at_first;
+  ComeToRest(steps);
   EXPECT_TRUE(window_->isVisible());
-  // After a third of the time all caches are full; what is added then is a leak. Runs and undo steps are small.
-  constexpr int64_t kMostGrowth = int64_t{200} << 20;
-  EXPECT_LT(ResidentBytes(), settled + kMostGrowth) << (settled >> 20) << " MiB after a third of " << steps << " steps";
+  const int64_t held = HeldBesideCaches();
+  std::printf("%lld steps: %lld MiB beside the caches, %lld after a third; %lld in the caches, %lld resident\n",
+              static_cast<long long>(steps), static_cast<long long>(held >> 20), static_cast<long long>(settled >> 20),
+              static_cast<long long>(workbench_->memory().used() >> 20), static_cast<long long>(ResidentBytes() >> 20));
+  EXPECT_LE(workbench_->memory().used(), workbench_->memory().capacity());
+  // It swings with what is on show, mostly by what the graphics driver holds: over 10,533 steps between 107 and 231
+  // MiB, and in their second half no further.
+  constexpr int64_t kMostGrowth = int64_t{160} << 20;
+  EXPECT_LT(held, settled + kMostGrowth) << (settled >> 20) << " MiB after a third of " << steps << " steps, "
+                                         << (held >> 20) << " MiB after all of them";
   window_->ForgetRuns();
 }
 
