@@ -76,6 +76,10 @@ TEST_F(MemoryTest, EveryCacheOfTheWindowStaysInsideOneBudget) {
   EXPECT_TRUE(WaitFor([&] { return AllocatedBytes() - memory.used() < uncounted + kElse; }))
       << "what is counted is what is there: " << (uncounted >> 20) << " MiB beside it before, "
       << ((AllocatedBytes() - memory.used()) >> 20) << " after " << looked_at << " heads";
+  // What heads that have left took is the system's again, and no high-water mark of the allocator's.
+  constexpr int64_t kKept = int64_t{96} << 20;
+  EXPECT_TRUE(WaitFor([&] { return ResidentBytes() < AllocatedBytes() + kKept; }))
+      << (ResidentBytes() >> 20) << " MiB are resident, " << (AllocatedBytes() >> 20) << " allocated";
   // The head on show is whole: its mask follows, and what has left comes again.
   window_->store()->Select(window_->store()->trace().heads.front());
   ASSERT_TRUE(WaitForCanvas(60000));
