@@ -363,7 +363,7 @@ class Refusals(unittest.TestCase):
         for arguments, word in (
             (["--methods", "no-such"], "no-such"), (["--methods", "blocks-400"], "400"), (["--methods", "sparq:r=0"], "r"), (["--methods", "dense,blocks-9,dense"], "twice"), (["--heads", "8:3"], "8:3"),
             (["--dtype", "int8"], "int8"), (["--device", "tpu"], "tpu"), (["-o", "out.txt"], "out.txt"), (["--save-index", self.json_path + "/folder"], "--save-index " + self.json_path),
-            (["--lengths", "0"], "0"), (["--lengths", "512,,3"], "--lengths 512,,3"), (["--lengths=512,"], "--lengths 512,"), (["--methods", "vertical-slash:n_foo=3"], "--methods: method vertical-slash: unknown parameter \"n_foo\""), (["--index", "x.h5", "--lengths", "8"], "--index"), (["--data", "peaky:0"], "--data peaky:0"), (["--index", "x.h5", "--data", "local"], "--index"),
+            (["--lengths", "0"], "0"), (["--lengths", "512,,3"], '--lengths "512,,3"'), (["--lengths=512,"], '--lengths "512,"'), (["--methods", "vertical-slash:n_foo=3"], "--methods: method vertical-slash: unknown parameter \"n_foo\""), (["--index", "x.h5", "--lengths", "8"], "--index"), (["--data", "peaky:0"], '--data "peaky:0"'), (["--index", "x.h5", "--data", "local"], "--index"),
             (["--data", "local", "--save-index", self.json_path + ".sets"], "--save-index"), (["--sustained", "-1"], "--sustained"),
         ):
             run = bench(*arguments)

@@ -138,7 +138,7 @@ class Refusals(TraceCase):
         for arguments, said in (
             (("--view", "other"), "--other"),
             (("--view", "overlap", *method), "--other-method"),
-            (("--range", "2:1"), "--range '2:1'"),
+            (("--range", "2:1"), '--range "2:1"'),
             (("--other-head", "0:1"), "--view other"),
         ):
             self.assertIn(said, run("render", self.trace, "--head", "0:0", *arguments, "-o", self.path / "no.png", code=2).stderr)
