@@ -229,7 +229,7 @@ void RequireCausal(const data::TraceReader& trace, int32_t layer_slot) {
       {.file = trace.path(),
        .field = "layer " + std::to_string(trace.layout().layers[static_cast<size_t>(layer_slot)]),
        .problem = "its rows also see later tokens, but statistics and methods need causal attention",
-       .remedy = "draw its maps, or read it from Python with headscope.open"},
+       .remedy = "draw its maps on the command line, or read it from Python with headscope.open"},
       Help::kDrawMap);
 }
 

@@ -228,7 +228,8 @@ MethodResult ComparisonFrom(const std::function<std::optional<FieldValue>(const 
   if (!result.measured.measure && !scope.empty() && !TakeScopeText(scope, &result.measured))
     throw BadInputError({.field = "measured",
                          .value = Quoted(scope),
-                         .problem = "it must be as in \"layer 5: 8 heads\" or \"head 5:7 alone\""});
+                         .problem = "it must be as in \"layer 5: 8 heads\" or \"head 5:7 alone\"",
+                         .remedy = "write it that way, or leave it out"});
   // Older files have the names of devices alone.
   for (NamedDevice* const device : {&result.device, &result.select_device}) {
     if (!device->is_gpu()) *device = DeviceOfName(device->name);

@@ -114,7 +114,7 @@ void SetData(const std::string& text, Group* group, TakenLayers taken) {
     }
   }
   throw UsageError({.field = "data",
-                    .value = Quoted(text),
+                    .value = Quoted(text, text.size()),
                     .problem = "it must be seeded, rising, peaky or local, the latter three with a number of nats up "
                                "to 1000 if you like (peaky:30), or trace:FILE[:LAYER]"});
 }

@@ -83,7 +83,7 @@ std::string DemonstrationNote(int64_t seq_len) {
   out << "Default budgets are meant for prompts of " << kFullBudgetTokens / 1024
       << "K tokens; here those counted in tokens, lines or blocks are scaled by " << seq_len << " / "
       << kFullBudgetTokens
-      << ", with a minimum for each (\"scaled_floor\" in the registry's JSON). Methods therefore keep "
+      << ", with a minimum for each. Methods therefore keep "
          "different shares: read each row together with its kept share. The parameters column shows what ran.";
   return out.str();
 }

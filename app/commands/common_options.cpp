@@ -158,7 +158,7 @@ std::pair<std::string, double> NameAndNumber(const std::string& field, const std
   const std::string number = equals == std::string::npos ? std::string() : text.substr(equals + 1);
   double value = 0;
   const auto read = std::from_chars(number.data(), number.data() + number.size(), value);
-  if (number.empty() || read.ec != std::errc() || read.ptr != number.data() + number.size() || std::isnan(value))
+  if (number.empty() || read.ec != std::errc() || read.ptr != number.data() + number.size() || !std::isfinite(value))
     throw UsageError({.field = field, .value = Quoted(text), .problem = "it must be " + expected});
   return {text.substr(0, equals), value};
 }

@@ -216,7 +216,7 @@ Fault UnknownArgument(const CLI::App& app, const std::string& argument) {
       nearest = command->get_name();
     }
   }
-  return {.problem = Quoted(argument) + " is not a file, folder or command",
+  return {.problem = Quoted(argument, argument.size()) + " is not a file, folder or command",
           .remedy =
               nearest.empty() ? "`headscope --help` lists the commands" : "did you mean `headscope " + nearest + "`?"};
 }

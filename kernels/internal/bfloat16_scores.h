@@ -12,7 +12,8 @@ namespace headscope::kernels::internal {
 // Whether this machine's instruction is there. Without it ScoreBFloat16 gives the same numbers, slowly.
 bool HasBFloat16Products();
 
-// Rows of keys, by panels of kPanelLanes keys, in pairs of components: [panel][pair][key][2].
+// The rows that are a product's columns (keys, or groups of queries), by panels of kPanelLanes, in pairs of components:
+// [panel][pair][row][2].
 class BFloat16Keys {
  public:
   BFloat16Keys() = default;

@@ -383,7 +383,7 @@ class Results(TraceCase):
             self.assertTrue(line.split()[-1].startswith("!"), line)
             self.assertEqual(mark, "!  lse above 1: 1 of 1 heads")
         self.assertNotIn("lse", run("analyze", self.trace, "--heads", "8:4", "--quiet").stdout)
-        for wrong in ("largest_logit", "largest_logit=x", "largest_logit=nan", "=3"):
+        for wrong in ("largest_logit", "largest_logit=x", "largest_logit=nan", "largest_logit=inf", "=3"):
             self.assertIn("--alarm", run(*asked, "--alarm", wrong, code=2).stderr)
 
     def test_classes_follow_thresholds_from_a_file(self):

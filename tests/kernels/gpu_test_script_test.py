@@ -26,6 +26,8 @@ if ((list)); then
   echo Suite.
   while read -r name; do IFS=:; for pattern in $filter; do [[ $name != $pattern ]] || echo "  $name"; done; done <"$0.names"
 else
+  echo "${GTEST_SHARD_INDEX-tool}/${GTEST_TOTAL_SHARDS-tool}" >>"$0.ran"
+  [[ ${GTEST_SHARD_INDEX-} != "$(cat "$0.fails" 2>/dev/null || echo none)" ]] || { echo '[  FAILED  ] 1 test'; exit 1; }
   echo '[  PASSED  ] 3 tests.'
 fi
 """
@@ -87,6 +89,22 @@ class GpuTest(unittest.TestCase):
             code, text = self.run_script()
             self.assertEqual(code, 0, text)
             self.assertIn("gpu-test: passed", text)
+
+    def test_runs_every_piece_and_tells_which_fails(self):
+        test = "kernels_cuda_attend_test"
+        self.make_tests({test: [pattern.replace("*", "-") for pattern in patterns_of(test)]})
+        self.gpu("9.0")
+        binary = self.build / "tests" / "kernels" / test
+        code, text = self.run_script()
+        self.assertEqual(code, 0, text)
+        pieces = sorted(Path(f"{binary}.ran").read_text().split())
+        self.assertGreater(len(pieces), 1)
+        self.assertEqual(pieces, [f"{i}/{len(pieces)}" for i in range(len(pieces))], "the tools run no program here")
+        Path(f"{binary}.fails").write_text("2")
+        code, text = self.run_script()
+        self.assertEqual(code, 1, text)
+        self.assertIn(f"gpu-test: {test} 3/{len(pieces)}: [  FAILED  ] 1 test", text)
+        self.assertIn("1 of the tests or checks above failed", text)
 
     def test_refuses_a_pattern_without_a_test(self):
         test = "kernels_cuda_attend_test"

@@ -261,7 +261,7 @@ class Encoder(cases.FolderCase):
             figure = ("render", trace, "--figure", "sparsity", "-o", picture, "--force")
             for command in (("analyze", trace), ("compare", trace, "--method", "a-shape"), ("quantise", trace), ("diff", trace, trace), mask, figure):
                 err = run(*command, code=3).stderr
-                self.assertIn("causal attention; draw its maps, or read it from Python with headscope.open; `headscope render` draws them", err)
+                self.assertIn("causal attention; draw its maps on the command line, or read it from Python with headscope.open; `headscope render` draws them", err)
                 self.assertEqual(err.count("\n"), 1, err)
 
     def test_refusals(self):

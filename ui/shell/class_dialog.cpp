@@ -107,9 +107,9 @@ ClassDialog::ClassDialog(WindowState* state, QWidget* parent)
     button->setToolTip(help);
     return button;
   };
-  connect(add(tr("&Load…"), "loadClasses", tr("Thresholds from a file, as Save writes it")), &QPushButton::clicked,
-          this, &ClassDialog::Load);
-  connect(add(tr("&Save…"), "saveClasses", tr("Save to a file, for here and for the command line")),
+  connect(add(tr("&Load…"), "loadClasses", tr("Read thresholds from a file that Save has written")),
+          &QPushButton::clicked, this, &ClassDialog::Load);
+  connect(add(tr("&Save…"), "saveClasses", tr("Save to a file, for this window and the command line")),
           &QPushButton::clicked, this, &ClassDialog::Save);
   connect(add(tr("Copy co&mmand"), "copyClasses", tr("The command that classifies this trace's heads the same way")),
           &QPushButton::clicked, this, &ClassDialog::CopyWanted);

@@ -22,7 +22,7 @@ constexpr CommandSpec kTable[] = {
     {Command::kExportRuns, "export-runs", CommandMenu::kFile, "Export &runs table…", "Ctrl+E",
      "Save the measured runs as .csv, .json or .h5"},
     {Command::kExportTuning, "export-tuning", CommandMenu::kFile, "Export &configuration…", "",
-     "Save the parameters found by Tune all heads, for the command line and for here (.json or .csv)"},
+     "Save the parameters found by Tune all heads, for this window and the command line (.json or .csv)"},
     {Command::kExportMask, "export-mask", CommandMenu::kFile, "Export mas&k…", "",
      "Save which keys the method keeps on this head as .h5, which runs as a method on another trace, or .json"},
     {Command::kExportReport, "export-report", CommandMenu::kFile, "Export re&port…", "",

@@ -28,7 +28,8 @@ struct MeasuredScope {
 
 // The one sentence of it: "layer 5: 8 heads", "layer 5: 4 of 8 heads" or "head 5:7 alone"; empty without a measure.
 std::string ScopeText(const HeadId& head, const MeasuredScope& scope);
-// What files had before they had the parts: takes from such a sentence what `scope` lacks. False for another sentence.
+// What files had before they had the parts: takes all but `num_kv_heads` from such a sentence. False for another
+// sentence.
 bool TakeScopeText(std::string_view text, MeasuredScope* scope);
 
 }  // namespace headscope::analysis
