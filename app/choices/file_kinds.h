@@ -16,7 +16,8 @@ namespace headscope::app {
 
 // The model that a file with a number for each KV head is of.
 struct ModelOfFile {
-  int32_t num_layers = 0, num_kv_heads = 0;  // the same in every layer
+  int32_t num_layers = 0;
+  int32_t num_kv_heads = 0;  // of the largest layer: all lines are as wide, and a smaller layer's end is not read
 };
 
 struct MethodsOfFile {

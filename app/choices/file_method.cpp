@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "base/errors.h"
@@ -121,21 +122,20 @@ bool IsOfModel(const std::string& method) {
   return ModelOf(method).has_value();
 }
 
-void CheckIsOfModel(const std::string& method, const std::string& whose, int32_t num_layers,
-                    std::span<const int32_t> kv_heads_of_layers) {
+void CheckIsOfModel(const std::string& method, const std::string& whose, const KnownLayers& layers) {
   const std::optional<KnownModels::Entry> known = ModelOf(method);
   if (!known) return;
-  const auto refuse = [&](int32_t num_kv_heads) {
-    throw BadInputError({.file = known->path,
-                         .problem = "it has " + std::to_string(known->model.num_layers) + " lines of " +
-                                    std::to_string(known->model.num_kv_heads) + " numbers, and the model of " + whose +
-                                    " has " + std::to_string(num_layers) + " layers of " +
-                                    std::to_string(num_kv_heads) + " KV heads",
-                         .remedy = "take the model's own file"});
-  };
-  for (const int32_t num_kv_heads : kv_heads_of_layers) {
-    if (num_layers != known->model.num_layers || num_kv_heads != known->model.num_kv_heads) refuse(num_kv_heads);
-  }
+  const ModelOfFile& file = known->model;
+  const bool as_wide =
+      layers.more_possible ? file.num_kv_heads >= layers.most_kv_heads : file.num_kv_heads == layers.most_kv_heads;
+  if (file.num_layers == layers.num_layers && as_wide) return;
+  throw BadInputError({.file = known->path,
+                       .problem = "it has " + std::to_string(file.num_layers) + " lines of " +
+                                  std::to_string(file.num_kv_heads) + " numbers, and the model of " + whose + " has " +
+                                  std::to_string(layers.num_layers) + " layers" +
+                                  (layers.more_possible ? ", one of " : " of up to ") +
+                                  std::to_string(layers.most_kv_heads) + " KV heads",
+                       .remedy = "take the model's own file"});
 }
 
 }  // namespace headscope::app

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <string>
 #include <string_view>
 
@@ -24,9 +23,14 @@ std::string MethodOfFile(const std::string& name, std::string* parameters, const
 
 // Whether the method, by its own name, is of a file with a number for each KV head of a model.
 bool IsOfModel(const std::string& method);
-// Refuses (BadInputError) such a method where its file is of another model: the one of `whose` has num_layers layers,
-// and the looked-at ones have these numbers of KV heads. Other methods fit any model.
-void CheckIsOfModel(const std::string& method, const std::string& whose, int32_t num_layers,
-                    std::span<const int32_t> kv_heads_of_layers);
+// The layers of a model, as far as they are known.
+struct KnownLayers {
+  int32_t num_layers = 0;      // of the model
+  int32_t most_kv_heads = 0;   // of a layer that is known
+  bool more_possible = false;  // in a layer that is not
+};
+// Refuses (BadInputError) such a method where its file is of another model than that of `whose`: the file has a line
+// for every layer, and in each as many numbers as the largest layer has KV heads. Other methods fit any model.
+void CheckIsOfModel(const std::string& method, const std::string& whose, const KnownLayers& layers);
 
 }  // namespace headscope::app

@@ -108,11 +108,28 @@ void CheckMethodsRun(const data::TraceReader& trace, const std::vector<analysis:
   }
 }
 
+static KnownLayers LayersKnownOf(const data::TraceReader& trace) {
+  const data::TraceLayout& layout = trace.layout();
+  const std::vector<data::LayerKind>& kinds = layout.model.layer_kinds;
+  const auto kind_of = [&](int32_t layer) {
+    return kinds.empty() ? data::LayerKind::kAttention : kinds[static_cast<size_t>(layer)];
+  };
+  KnownLayers known{.num_layers = layout.model.num_layers};
+  std::map<data::LayerKind, std::set<int32_t>> kv_heads;  // of recorded layers
+  for (size_t slot = 0; slot < layout.layers.size(); ++slot) {
+    kv_heads[kind_of(layout.layers[slot])].insert(layout.facts[slot].num_kv_heads);
+    known.most_kv_heads = std::max(known.most_kv_heads, layout.facts[slot].num_kv_heads);
+  }
+  for (int32_t layer = 0; layer < known.num_layers && !known.more_possible; ++layer) {
+    const data::LayerKind kind = kind_of(layer);
+    const bool attends = kind != data::LayerKind::kLinear && kind != data::LayerKind::kNone;
+    known.more_possible = attends && trace.LayerSlot(layer) < 0 && kv_heads[kind].size() != 1;
+  }
+  return known;
+}
+
 void CheckMethodIsOfModel(const std::string& method, const data::TraceReader& trace) {
-  std::vector<int32_t> kv_heads;
-  for (size_t slot = 0; slot < trace.layout().layers.size(); ++slot)
-    kv_heads.push_back(trace.layer(static_cast<int32_t>(slot)).num_kv_heads);
-  CheckIsOfModel(method, trace.path(), trace.layout().model.num_layers, kv_heads);
+  if (IsOfModel(method)) CheckIsOfModel(method, trace.path(), LayersKnownOf(trace));
 }
 
 std::function<void(const analysis::SweepProgress&)> ShowComparing(ProgressLine* line) {

@@ -23,7 +23,9 @@ void CheckMethodsRun(int32_t head_dim, const std::string& source);
 // The same of every size of head among those of a trace. UsageError where methods run on others that it holds.
 void CheckMethodsRun(const data::TraceReader& trace, const std::vector<analysis::HeadId>& heads);
 
-// Refuses (BadInputError) a method, by its own name, of a file that is of another model than the trace's.
+// Refuses (BadInputError) a method, by its own name, of a file that is of another model than the trace's. Layers that
+// were not recorded are taken to have as many KV heads as recorded ones of their kind (window, blocks, neither); where
+// none of the kind was recorded, or those differ, they may have more.
 void CheckMethodIsOfModel(const std::string& method, const data::TraceReader& trace);
 
 // Refuses (UsageError) a name that does not end in .json, .csv or .h5, and what CheckOutputTarget refuses.

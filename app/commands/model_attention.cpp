@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "commands/model_attention.h"
 
+#include <algorithm>
 #include <iostream>
 #include <map>
 #include <utility>
@@ -13,7 +14,7 @@
 #include "commands/common_options.h"
 #include "kernels/method_names.h"
 #include "kernels/spec_names.h"
-#include "model/model_session.h"
+#include "model/model_config.h"
 
 namespace headscope::app {
 namespace {
@@ -115,8 +116,11 @@ ModelAttention ChooseAttention(const AttentionArguments& arguments, const std::s
   for (const std::string& text : arguments.methods) {
     const MethodChoice asked = ParseMethod(text, "attention");
     if (IsOfModel(asked.name)) {
-      const model::CheckpointSummary model = model::ReadCheckpointSummary(model_dir, /*with_hash=*/false);
-      CheckIsOfModel(asked.name, model_dir, model.num_layers, {{model.num_kv_heads}});
+      const model::ModelConfig config = model::ReadModelConfig(model_dir);
+      KnownLayers layers{.num_layers = config.num_layers};
+      for (const model::AttentionLayer& layer : config.layers)
+        layers.most_kv_heads = std::max(layers.most_kv_heads, layer.num_kv_heads);
+      CheckIsOfModel(asked.name, model_dir, layers);
     }
     if (asked.prefill != nullptr) put(asked.prefill, asked, &choice.prefill, &choice.prefill_values);
     if (asked.decode != nullptr) put(asked.decode, asked, &choice.decode, &choice.decode_values);
@@ -129,7 +133,7 @@ ModelAttention ChooseAttention(const AttentionArguments& arguments, const std::s
                         .remedy = "give one of the two"});
     }
     choice.prefill_of_head = OfConfiguration(arguments.config, arguments.as_published, model_dir,
-                                             model::ReadCheckpointSummary(model_dir, /*with_hash=*/false).num_layers);
+                                             model::ReadModelConfig(model_dir).num_layers);
   }
   // Said here, before a long prompt has passed the model.
   if (device.is_gpu() && choice.decode != nullptr && choice.decode->LeavesOutComponents()) {

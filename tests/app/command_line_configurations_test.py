@@ -451,7 +451,7 @@ class Configurations(TraceCase):
                             ("diff", self.trace, "--method", method, "--method", "dense"), (*answers, "--attention", method), (*answers, "--attention", f"decode/{method}")):
                 said = run(*command, code=3).stderr
                 self.assertIn(f"it has {lines} lines of {numbers} numbers", said)
-                self.assertIn("10 layers of 4 KV heads: take the model's own file", " ".join(said.replace(";", ":").split()))
+                self.assertIn("10 layers of up to 4 KV heads: take the model's own file", " ".join(said.replace(";", ":").split()))
         patterns.write_text(json.dumps([{str(head): ["stream_llm", 5, 9, 0] for head in range(8)}] * 12))
         for command in (("compare", self.trace, "--config", patterns), (*answers, "--attention-config", patterns)):
             self.assertIn("it has a setting for head 10:0, and the model of", run(*command, code=3).stderr)

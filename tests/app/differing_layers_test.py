@@ -167,6 +167,18 @@ class DifferingLayers(unittest.TestCase):
         refused = run("tune", self.trace, *asked, "--format", "minference", "-o", self.path / "none.json", code=2)
         self.assertIn("layer 2 is not in the trace", refused.stderr)
 
+    def test_a_file_of_numbers_is_as_wide_as_the_largest_layer(self):
+        trace, shares, out = self.all_layers(), self.path / "shares.tsv", self.path / "shared.json"
+        shares.write_text("1\t0\t0\n0\t0\t1\n0\t1\t1\n")
+        asked = ("compare", trace, "--method", f"duo-attention:path={shares},n_sink=4,n_local=16", "--repeat", 1, "--quiet")
+        run(*asked, "-o", out)
+        # Layers of 2, 3 and 1 KV heads, each with 2 query heads: a smaller layer's line ends with numbers that nothing reads.
+        everything = {(result["layer"], result["head"]) for result in json.loads(out.read_text())["results"] if result["kept_fraction"] == 1}
+        self.assertEqual(everything, {(0, 0), (0, 1), (1, 4), (1, 5)})
+        for lines, numbers in ((3, 2), (3, 4), (2, 3), (4, 3)):
+            shares.write_text(("\t".join(["1"] * numbers) + "\n") * lines)
+            self.assertIn(f"it has {lines} lines of {numbers} numbers, and the model of {trace} has 3 layers of up to 3 KV heads", run(*asked, code=3).stderr)
+
     def test_a_method_that_does_not_fit_a_layer_leaves_the_others(self):
         out = self.path / "fits.json"
         done = run("compare", self.trace, "--method", "snap-kv", "--method", "chunk-kv", "--method", "tova", "--repeat", 1, "--decode-rows", 2, "--quiet",

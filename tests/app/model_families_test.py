@@ -176,6 +176,35 @@ class ModelFamilies(unittest.TestCase):
         self.assertEqual([(layer["num_kv_heads"], layer["head_dim"], layer["v_head_dim"], layer["window"], len(layer["sinks"])) for layer in layers],
                          [(4, 24, 10, 32, 8), (2, 24, 10, 0, 0), (4, 24, 10, 32, 8)])
 
+    # Layers with a window have 7 KV heads and the others 1, which is what config.json says of most.
+    def test_files_are_as_wide_as_the_largest_layer(self):
+        folder, trace, shares = self.checkpoint("gemma4_text_with_experts"), self.path / "mixed.h5", self.path / "shares.tsv"
+        config = json.loads((folder / "config.json").read_text())
+        config |= {"num_key_value_heads": 1, "per_layer_config": {str(layer): {"head_dim": 24} if layer % 2 else {"num_key_value_heads": 7} for layer in range(6)}}
+        (folder / "config.json").write_text(json.dumps(config))
+
+        def write(lines, numbers):
+            shares.write_text(("\t".join("1001"[head % 4] for head in range(numbers)) + "\n") * lines)
+        prefill, decode = (f"{phase}duo-attention:path={shares},n_sink=4,n_local=16" for phase in ("", "decode/"))
+        asked = ("--task", "passkey", "--length", 400, "--quiet", "--attention")
+        commands = [("eval", folder, *asked, prefill, "--attention", decode, "--samples", 1), ("capture", folder, *asked, prefill, "--attention", decode, "--decode", 2, "-o", trace)]
+        for lines, numbers in ((6, 1), (6, 8), (5, 7), (7, 7)):
+            write(lines, numbers)
+            for command in commands:
+                self.assertIn(f"it has {lines} lines of {numbers} numbers, and the model of {folder} has 6 layers of up to 7 KV heads", run(*command, code=3).stderr)
+        write(6, 7)
+        for command in commands:
+            run(*command)
+        self.assertEqual([layer["num_kv_heads"] for layer in json.loads(run("info", trace, "--json").stdout)["facts"]], [7, 1] * 3)
+        # A layer of a kind that a trace has not recorded may be larger.
+        traces = {"whole": trace, "windows": self.path / "windows.h5", "others": self.path / "others.h5"}
+        run("export", trace, "--layers", "0", "-o", traces["windows"])
+        run("export", trace, "--layers", "1", "-o", traces["others"])
+        for lines, numbers, taken in ((6, 7, {"whole", "windows", "others"}), (6, 8, {"windows", "others"}), (6, 1, {"others"}), (5, 7, set())):
+            write(lines, numbers)
+            for name, path in traces.items():
+                run("diff", path, "--method", prefill, "--method", "dense", "--quiet", code=0 if name in taken else 3)
+
     def test_lists_of_tokens_by_rank_are_read(self):
         tokens = [*(bytes([byte]) for byte in range(256)), b"th", b"the", b" the"]
         lines = "".join(f"{base64.b64encode(token).decode()} {rank}\n" for rank, token in enumerate(tokens))
