@@ -23,6 +23,7 @@ class TraceHeads {
   explicit TraceHeads(const std::string& text, TakenLayers taken = TakenLayers::kAny);
 
   const std::string& name() const { return name_; }  // "trace FILE, layer 3"
+  const data::TraceReader& reader() const { return reader_; }
   int32_t num_tokens() const { return static_cast<int32_t>(reader_.num_tokens()); }
   const data::LayerFacts& facts() const { return reader_.layer(slot_); }
   int32_t layer() const { return reader_.layout().layers[static_cast<size_t>(slot_)]; }

@@ -9,6 +9,7 @@
 #include "base/errors.h"
 #include "base/quoted_text.h"
 #include "choices/file_method.h"
+#include "choices/head_results.h"
 #include "choices/method_choice.h"
 #include "kernels/method_names.h"
 
@@ -81,6 +82,11 @@ Workload ParseWorkload(const std::string& text) {
   workload.values = choice.values;
   workload.parameters = choice.values.ToString(*choice.spec);
   return workload;
+}
+
+void CheckWorkloadIsOfModel(const Workload& workload, const TraceHeads& trace) {
+  if (workload.prefill != nullptr) CheckMethodIsOfModel(workload.prefill->spec().name, trace.reader());
+  if (workload.decode != nullptr) CheckMethodIsOfModel(workload.decode->spec().name, trace.reader());
 }
 
 void SetData(const std::string& text, Group* group, TakenLayers taken) {

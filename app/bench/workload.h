@@ -38,6 +38,8 @@ std::vector<std::string> SplitMethods(const std::vector<std::string>& texts);
 // A fixed set, one attended to in FP8 ("fp8/NAME"), lists of chosen tokens ("latent/tokens-N"), a registered method
 // ("NAME[:k=v,..]"; "decode/dense" for the decode one of two) or UsageError.
 Workload ParseWorkload(const std::string& text);
+// Refuses (BadInputError) a method of a file that is of another model than the trace's.
+void CheckWorkloadIsOfModel(const Workload& workload, const TraceHeads& trace);
 
 // All workloads of one group run on the same Q, K and V. `shape` is a prompt's (seq_q == seq_k); decode workloads use
 // its last query row's place with a query of their own.

@@ -26,6 +26,11 @@ void CheckTunedTogether(const data::TraceReader& trace, const data::TraceReader&
                     .remedy = "tune them separately"});
 }
 
+void CheckMethodsAreOfModel(const Tuning& tuning, const data::TraceReader& trace) {
+  for (const Tuning::Searched& method : tuning.methods) CheckMethodIsOfModel(method.choice.name, trace);
+  if (tuning.target.limit) CheckMethodIsOfModel(tuning.target.limit->name, trace);
+}
+
 std::optional<analysis::HeadId> HeadNotRecorded(const data::TraceReader& trace,
                                                 const std::vector<analysis::HeadId>& heads) {
   const std::vector<analysis::HeadId> recorded = analysis::RecordedHeads(trace);

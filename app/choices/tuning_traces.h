@@ -23,6 +23,10 @@ namespace headscope::app {
 // than `first`'s. `trace` may be `first`.
 void CheckTunedTogether(const data::TraceReader& trace, const data::TraceReader& first);
 
+// Refuses (BadInputError) a method of the tuning, or the setting that is its target, of a file that is of another model
+// than the trace's.
+void CheckMethodsAreOfModel(const Tuning& tuning, const data::TraceReader& trace);
+
 // Whether a path leads to one of the traces, whatever its name. Trace: an owner of a reader or a pointer to one.
 template <typename Trace, typename ReaderOf>
 bool LeadsToOneOf(const std::string& path, const std::vector<Trace>& traces, const ReaderOf& reader_of) {

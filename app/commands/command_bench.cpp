@@ -187,6 +187,7 @@ std::vector<bench::Group> MakeGroups(const BenchArguments& arguments, const Defa
       if (other.name == text) throw UsageError({.field = "methods", .problem = text + " is named twice"});
     }
     group.workloads.push_back(bench::ParseWorkload(text));
+    if (group.trace != nullptr) bench::CheckWorkloadIsOfModel(group.workloads.back(), *group.trace);
     if (group.workloads.back().fp8 && !on_gpu)
       throw UsageError({.field = "methods",
                         .value = text,

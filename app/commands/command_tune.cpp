@@ -363,7 +363,10 @@ int RunTune(TuneArguments arguments) {
   const HeldOutRows held_out(arguments.check_rows);
   CheckHeldOut(held_out, tuning, traces, checks);
   const std::vector<analysis::HeadId> heads = ChooseHeads(arguments.heads, traces, checks);
-  for (const auto& trace : traces) CheckMethodsRun(*trace, heads);
+  for (const auto& trace : traces) {
+    CheckMethodsRun(*trace, heads);
+    CheckMethodsAreOfModel(tuning, *trace);
+  }
   tuning.held_out_rows = arguments.check_rows;
   tuning.num_heads_chosen = heads.size();
   const auto parts = ByLength(ranges, std::move(traces), std::move(checks), kReaderOf);

@@ -448,6 +448,9 @@ class Configurations(TraceCase):
             method = f"duo-attention:path={shares}"
             for command in (("compare", self.trace, "--method", method, "--heads", "3:0"), ("compare", self.trace, "--method", f"decode/{method}", "--heads", "3:0"),
                             ("render", self.trace, "--head", "3:0", "--view", "mask", "--method", method, "-o", self.path / "mask.png"),
+                            ("bench", "--data", f"trace:{self.trace}:4", "--methods", method), ("bench", "--data", f"trace:{self.trace}:4", "--methods", f"decode/{method}"),
+                            ("tune", self.trace, "--heads", "4:0", "--method", "a-shape", "--target", f"kept={method}"),
+                            ("tune", self.trace, "--heads", "4:0", "--method", "h2o", "--target", f"kept=decode/{method}"),
                             ("diff", self.trace, "--method", method, "--method", "dense"), (*answers, "--attention", method), (*answers, "--attention", f"decode/{method}")):
                 said = run(*command, code=3).stderr
                 self.assertIn(f"it has {lines} lines of {numbers} numbers", said)
