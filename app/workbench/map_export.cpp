@@ -6,6 +6,7 @@
 #include "analysis/report.h"
 #include "base/errors.h"
 #include "choices/file_method.h"
+#include "choices/head_results.h"
 #include "choices/map_parts.h"
 #include "choices/method_choice.h"
 #include "data/trace_reader.h"
@@ -49,6 +50,7 @@ void WriteMapFile(OpenedTrace& trace, const ui::MapDrawing& drawing, bool alone,
   } else if (!drawing.method.empty()) {
     const auto mask_of = [&](const std::string& method, const std::string& parameters) {
       const MethodChoice choice = ParseMethod(MethodArgument(method, parameters), "method");
+      CheckMethodIsOfModel(choice.name, trace.reader);
       return MakeMapMask(trace.reader, head, choice, {.alone = alone}, "", stop);
     };
     mask = mask_of(drawing.method, drawing.parameters);

@@ -71,14 +71,9 @@ void TraceWorkbench::RequestMask(ui::MapView view, analysis::HeadId head, const 
   Submit<MadeMask>(
       kMaskPrefix + ViewName(view), kMaskPriority,
       [this, trace = trace_, view, head, method, values, alone = measures_alone()](const std::stop_token& stop) {
-        const kernels::NamedMethod named = kernels::FindMethod(method);
-        if (named.prefill != nullptr)
-          return MaskOfPrefill(*trace, view, head, *named.prefill, values, &head_masses_, stop);
-        if (named.decode != nullptr) return MaskOfDecode(*trace, view, head, *named.decode, values, alone, stop);
-        throw UsageError({.field = "method",
-                          .value = Quoted(method),
-                          .problem = "it is not registered",
-                          .remedy = "choose one from the panel's list"});
+        const kernels::NamedMethod named = MethodFor(trace->reader, method);
+        return named.prefill != nullptr ? MaskOfPrefill(*trace, view, head, *named.prefill, values, &head_masses_, stop)
+                                        : MaskOfDecode(*trace, view, head, *named.decode, values, alone, stop);
       },
       [this, view, done = std::move(done)](MadeMask made) {
         made.live.distribution = analysis::DistributeMass(made.live.kept_mass);
@@ -101,12 +96,12 @@ void TraceWorkbench::RequestLiveRun(ui::MapView view, analysis::HeadId head, con
       [this, trace = trace_, view, head, method, values, index = mask->index,
        alone = measures_alone()](const std::stop_token& stop) {
         if (index) return live_heads_.Run(view, trace->heads.Show(view, head), *index, stop);
-        const kernels::DecodeMethod* const decode = kernels::FindMethod(method).decode;  // also "decode/NAME"
+        const kernels::DecodeMethod* const decode = MethodFor(trace->reader, method).decode;  // also "decode/NAME"
         if (decode == nullptr)
           throw UsageError({.field = "method",
                             .value = Quoted(method),
-                            .problem = "it is not registered",
-                            .remedy = "choose one from the panel's list"});
+                            .problem = "it is a prefill method, and the mask a decode method's",
+                            .remedy = "move a slider to make the mask again"});
         return RunDecodeLive(*trace, view, head, *decode, values, alone, stop);
       },
       std::move(done), std::move(failed));

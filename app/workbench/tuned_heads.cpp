@@ -17,6 +17,7 @@
 #include "base/check_status.h"
 #include "base/errors.h"
 #include "base/quoted_text.h"
+#include "choices/head_results.h"
 #include "choices/head_selection.h"
 #include "choices/held_out_rows.h"
 #include "choices/length_range.h"
@@ -34,13 +35,14 @@ analysis::BudgetTarget WindowTarget(double share) {
   return {share, analysis::MassStatistic::kFifthPercentile};
 }
 
-kernels::NamedMethod SearchedMethod(const std::string& name) {
+kernels::NamedMethod MethodFor(const data::TraceReader& trace, const std::string& name) {
   const kernels::NamedMethod method = kernels::FindMethod(name);
   if (method.spec() == nullptr)
     throw UsageError({.field = "method",
                       .value = Quoted(name),
                       .problem = "it is not registered",
                       .remedy = "choose one from the panel's list"});
+  CheckMethodIsOfModel(name, trace);
   return method;
 }
 
@@ -116,15 +118,16 @@ std::optional<TunedCriterion> CriterionOf(ui::TuneSettings::Choice choice) {
   return std::nullopt;
 }
 
-MethodChoice ChoiceOf(const ui::TuneSettings::Method& method) {
-  const kernels::NamedMethod found = SearchedMethod(method.name);
+MethodChoice ChoiceOf(const data::TraceReader& trace, const ui::TuneSettings::Method& method) {
+  const kernels::NamedMethod found = MethodFor(trace, method.name);
   return {found.spec(), found.prefill, found.decode, method.values, method.name};
 }
 
 // What is asked: everything of a tuning but its traces and what is found on them.
-Tuning QuestionOf(const ui::TuneSettings& settings) {
+Tuning QuestionOf(const data::TraceReader& trace, const ui::TuneSettings& settings) {
   Tuning tuning;
-  for (const ui::TuneSettings::Method& method : settings.methods) tuning.methods.push_back({ChoiceOf(method), {}});
+  for (const ui::TuneSettings::Method& method : settings.methods)
+    tuning.methods.push_back({ChoiceOf(trace, method), {}});
   if (tuning.methods.empty()) throw UsageError({.problem = "there is nothing to tune", .remedy = "choose a method"});
   for (const Tuning::Searched& method : tuning.methods) {
     if ((method.choice.decode != nullptr) == tuning.is_decode()) continue;
@@ -259,7 +262,7 @@ std::vector<ui::TunedSetting> SettingsOf(const TunedRange& range, const TunedTog
 
 void TuneHeads(OpenedTrace& trace, const std::vector<analysis::HeadId>& heads, const ui::TuneSettings& settings,
                const HeadsCalls<ui::TunedSetting>& calls, const std::stop_token& stop) {
-  const Tuning question = QuestionOf(settings);
+  const Tuning question = QuestionOf(trace.reader, settings);
   const HeldOutRows held_out(settings.check_rows, "Held-out rows");
   const TracesByLength traces(&trace, settings, heads);
   for (const TunedRange& range : traces.ranges()) {
@@ -357,7 +360,7 @@ void ExportTuning(const data::TraceReader& trace, const ui::TuneSettings& settin
   std::vector<const data::TraceReader*> traces = open(settings.traces);
   const std::vector<const data::TraceReader*> checks = open(settings.checks);
   traces.insert(traces.begin(), &trace);
-  const Tuning question = QuestionOf(settings);
+  const Tuning question = QuestionOf(trace, settings);
   std::vector<Tuning> tunings;
   const auto reader_of = [](const data::TraceReader* one) -> const data::TraceReader& { return *one; };
   for (const auto& part : ByLength(RangesBetween(settings.ranges, "Lengths"), traces, checks, reader_of)) {
@@ -383,7 +386,7 @@ void ExportTuning(const data::TraceReader& trace, const ui::TuneSettings& settin
 kernels::ParameterValues MeetTarget(OpenedTrace& trace, analysis::HeadId head, const ui::TuneSettings::Method& method,
                                     double target, bool alone, const analysis::BudgetSearchOptions& options,
                                     MassCache* masses, bool* unsupported) {
-  const kernels::NamedMethod searched = SearchedMethod(method.name);
+  const kernels::NamedMethod searched = MethodFor(trace.reader, method.name);
   analysis::BudgetSearchResult result;
   kernels::Status status;
   if (searched.decode != nullptr) {

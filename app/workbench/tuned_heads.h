@@ -18,8 +18,10 @@ namespace headscope::app {
 // What the window's searches aim at: fewer than 5 % of the rows below `share` of their mass.
 analysis::BudgetTarget WindowTarget(double share);
 
-// A method of either phase, as kernels::FindMethod knows it. Throws UsageError for what is none.
-kernels::NamedMethod SearchedMethod(const std::string& name);
+// A method of either phase, as kernels::FindMethod knows it, to be run on the trace. Methods of files are shared by the
+// window's traces, which may be of different models. Throws UsageError for what is none, and BadInputError as
+// CheckMethodIsOfModel.
+kernels::NamedMethod MethodFor(const data::TraceReader& trace, const std::string& name);
 
 // The cheapest values of a decode method on the last `decode_rows` rows of a head, a step each: of AloneHead as
 // `headscope tune` finds them, or of the head's group, in which it shares choices, as masks and runs are made.

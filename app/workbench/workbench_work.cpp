@@ -59,6 +59,7 @@ void TraceWorkbench::ExportMask(analysis::HeadId head, const std::string& method
                             .value = method,
                             .problem = "it selects step by step, and has no mask of the prompt to export",
                             .remedy = "choose a prefill method"});
+        CheckMethodIsOfModel(choice.name, trace->reader);
         MethodChoice chosen = choice;
         chosen.values = values;
         WriteIndex(IndexOfTrace(trace->reader, {head}, chosen, analysis::Measure::kHead, 0, stop), path,
@@ -181,6 +182,7 @@ void TraceWorkbench::SubmitMeasuring(const std::vector<MeasuredTogether>& parts,
   SubmitHeads("run", kMaskPriority, heads, stage, &run_number_, replies,
               [this, trace = trace_, parts, num_heads = heads.size(), repeats, alone](
                   HeadsCalls<analysis::MethodResult> calls, const std::stop_token& stop) {
+                for (const MeasuredTogether& part : parts) CheckMethodIsOfModel(part.method.name, trace->reader);
                 const PauseStatistics paused(heads_.job());
                 queue_.WaitUntilAlone(stop, kLongestWaitForQuiet);
                 WaitUntilDrawn(stop);
@@ -265,6 +267,7 @@ void TraceWorkbench::ReadConfiguration(const std::string& path, ui::Reply<std::v
         const std::vector<RangeSettings> ranges = ReadHeadSettings(path);
         const HeadSettings& settings =
             SettingsFor(ranges, trace->summary.first_token + trace->summary.num_tokens, path);
+        CheckSettingsAreOfModel(settings, path, trace->reader.path(), trace->reader.layout().model.num_layers);
         std::vector<ui::HeadSetting> of_heads;
         for (const analysis::HeadId& head : trace->summary.heads) {
           const auto found = settings.find(head);
@@ -294,6 +297,7 @@ void TraceWorkbench::RunMethod(analysis::HeadId head, const std::string& method,
       "run", kMaskPriority,
       [this, number = run_number_, slot = run_slot_, trace = trace_, head, method, values, repeats,
        alone = measures_alone(), progress, unsupported](const std::stop_token& stop) {
+        CheckMethodIsOfModel(method, trace->reader);
         const PauseStatistics paused(heads_.job());
         // The tiles and masks that were asked for just before would make dense, which is measured first, look slow.
         queue_.WaitUntilAlone(stop, kLongestWaitForQuiet);

@@ -3,14 +3,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
+#include <fstream>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "synthetic_trace.h"
 #include "workbench/trace_workbench.h"
@@ -27,9 +30,13 @@ constexpr std::chrono::seconds kLongest(60);
 class WorkbenchRepliesTest : public ::testing::Test {
  protected:
   WorkbenchRepliesTest() {
-    const std::string path = folder_.File("square.h5");
     data::TraceLayout layout = data::testing::SmallLayout(ElementType::kFloat32, kSquareTokens);
     layout.row_selection = "all";
+    Open("square.h5", layout);
+  }
+
+  void Open(const std::string& name, const data::TraceLayout& layout) {
+    const std::string path = folder_.File(name);
     data::testing::WriteTrace(path, layout, kSquareTokens, kSquareTokens, kSquareTokens);
     bool opened = false;
     bench_->OpenTrace(
@@ -90,6 +97,51 @@ class WorkbenchRepliesTest : public ::testing::Test {
   analysis::HeadId head_;
 };
 
+// Of a model with one layer more than that of the other tests.
+class OtherModelsFilesTest : public WorkbenchRepliesTest {
+ protected:
+  void OpenLargerModel() {
+    data::TraceLayout layout = data::testing::SmallLayout(ElementType::kFloat32, kSquareTokens);
+    layout.row_selection = "all";
+    ++layout.model.num_layers;
+    Open("larger.h5", layout);
+  }
+
+  std::string Written(const std::string& name, const std::string& text) const {
+    const std::string path = folder_.File(name);
+    std::ofstream(path) << text;
+    return path;
+  }
+
+  // What was answered: "done", or the sentence.
+  template <typename T, typename Ask>
+  std::string AnswerTo(Ask ask) {
+    std::optional<std::string> answer;
+    ask([&](const T&) { answer = "done"; }, [&](const std::string& sentence) { answer = sentence; });
+    EXPECT_TRUE(Until([&] { return answer.has_value(); }));
+    return answer.value_or("");
+  }
+  std::string AnswerToMask(const kernels::MethodSpec& method) {
+    return AnswerTo<ui::LiveMask>([&](auto done, auto failed) {
+      bench_->RequestMask(ui::MapView::kFirst, head_, method.name, kernels::ParameterValues(method), done, failed);
+    });
+  }
+  // Of work over one head.
+  template <typename T, typename Ask>
+  std::string AnswerOfHead(Ask ask) {
+    std::string answer;
+    bool finished = false;
+    ui::HeadsReplies<T> replies;
+    replies.one = [&](const T&) { answer = "done"; };
+    replies.failed = [&](const ui::FailedHead& failed) { answer = failed.sentence; };
+    replies.finished = [&] { finished = true; };
+    replies.progress = [](const ui::ProgressReport&) {};
+    ask(replies);
+    EXPECT_TRUE(Until([&] { return finished; }));
+    return answer;
+  }
+};
+
 TEST_F(WorkbenchRepliesTest, AMaskStaysHoweverManyTheMapBesideItGoesThrough) {
   const int64_t shown = MaskOf(ui::MapView::kFirst);
   for (int i = 0; i < 40; ++i) MaskOf(ui::MapView::kSecond);
@@ -137,6 +189,107 @@ TEST_F(WorkbenchRepliesTest, ATileThatCannotBeMadeIsAnsweredOnceWithoutOne) {
   ASSERT_TRUE(Until([&] { return tile.has_value(); })) << "no answer";
   EXPECT_EQ(*tile, nullptr);
   EXPECT_THAT(said, HasSubstr("1000"));
+}
+
+// The window's traces share what was read from files.
+TEST_F(OtherModelsFilesTest, AMethodOfAFileRunsOnTracesOfItsModelAlone) {
+  std::string shares;
+  for (int layer = 0; layer < 5; ++layer) shares += "1\t0\t1\t0\n";
+  const std::string path = Written("shares.tsv", shares);
+  std::string name;
+  const std::string read = AnswerTo<std::string>([&](auto done, auto failed) {
+    bench_->ReadMethodFile(
+        "duo-attention", path,
+        [&name, done](const std::string& own) {
+          name = own;
+          done(own);
+        },
+        failed);
+  });
+  ASSERT_EQ(read, "done");
+  const auto spec_of = [&](const std::string& wanted) {
+    const auto found = std::ranges::find(bench_->methods(), wanted, &kernels::MethodSpec::name);
+    EXPECT_NE(found, bench_->methods().end()) << wanted;
+    return found == bench_->methods().end() ? kernels::MethodSpec() : *found;
+  };
+  const kernels::MethodSpec prefill = spec_of(name), decode = spec_of("decode/" + name);
+  const kernels::ParameterValues values(prefill);
+  EXPECT_EQ(AnswerToMask(prefill), "done");
+  EXPECT_EQ(AnswerToMask(decode), "done");
+
+  OpenLargerModel();
+  const auto refused =
+      HasSubstr("it has 5 lines of 4 numbers, and the model of " + folder_.File("larger.h5") + " has 6 layers");
+  EXPECT_THAT(AnswerToMask(prefill), refused);
+  EXPECT_THAT(AnswerToMask(decode), refused);
+
+  const kernels::MethodSpec steps = spec_of("tova");
+  std::optional<int64_t> mask;
+  bench_->RequestMask(
+      ui::MapView::kFirst, head_, steps.name, kernels::ParameterValues(steps),
+      [&](const ui::LiveMask& made) { mask = made.mask_id; }, [&](const std::string& said) { FAIL() << said; });
+  ASSERT_TRUE(Until([&] { return mask.has_value(); }));
+  EXPECT_THAT(AnswerTo<analysis::LiveRun>([&](auto done, auto failed) {
+                bench_->RequestLiveRun(ui::MapView::kFirst, head_, decode.name, kernels::ParameterValues(decode), *mask,
+                                       done, failed);
+              }),
+              refused);
+
+  const auto no_progress = [](const ui::ProgressReport&) {};
+  const auto sentence_of = [](auto failed) { return [failed](const ui::Refusal& said) { failed(said.sentence); }; };
+  EXPECT_THAT(AnswerTo<analysis::MethodResult>([&](auto done, auto failed) {
+                bench_->RunMethod(head_, name, values, 1, done, sentence_of(failed), no_progress);
+              }),
+              refused);
+  EXPECT_THAT(AnswerTo<kernels::ParameterValues>([&](auto done, auto failed) {
+                bench_->MeetTarget(head_, name, values, 0.9, done, sentence_of(failed), no_progress);
+              }),
+              refused);
+  EXPECT_THAT(AnswerTo<std::string>([&](auto done, auto failed) {
+                bench_->ExportMask(head_, name, values, folder_.File("mask.h5"), done, failed);
+              }),
+              refused);
+  EXPECT_THAT(AnswerTo<std::string>([&](auto done, auto failed) {
+                ui::MapDrawing drawing;
+                drawing.head = head_;
+                drawing.method = name;
+                bench_->ExportMap(drawing, folder_.File("map.png"), done, failed, no_progress);
+              }),
+              refused);
+  EXPECT_THAT(AnswerOfHead<analysis::MethodResult>(
+                  [&](const auto& replies) { bench_->MeasureHeads({head_}, name, values, 1, replies); }),
+              refused);
+  EXPECT_THAT(AnswerOfHead<analysis::MethodResult>([&](const auto& replies) {
+                bench_->MeasureSettings({{head_, {name, values}}}, 1, replies);
+              }),
+              refused);
+  EXPECT_THAT(AnswerOfHead<ui::TunedSetting>([&](const auto& replies) {
+                ui::TuneSettings settings;
+                settings.methods = {{name, values}};
+                settings.target = {.name = "cra-p5", .value = 0.9};
+                bench_->TuneHeads({head_}, settings, replies);
+              }),
+              refused);
+}
+
+TEST_F(OtherModelsFilesTest, AConfigurationOfMoreLayersIsRefused) {
+  const auto of_layers = [&](int layers) {
+    std::string text;
+    for (int layer = 0; layer < layers; ++layer) {
+      text += text.empty() ? "[{" : ", {";
+      for (int head = 0; head < 8; ++head)
+        text += (head == 0 ? "\"" : ", \"") + std::to_string(head) + "\": [\"stream_llm\", 5, 9, 0]";
+      text += "}";
+    }
+    return Written("patterns.json", text + "]");
+  };
+  const auto answer = [&](const std::string& path) {
+    return AnswerTo<std::vector<ui::HeadSetting>>(
+        [&](auto done, auto failed) { bench_->ReadConfiguration(path, done, failed); });
+  };
+  EXPECT_EQ(answer(of_layers(5)), "done");
+  EXPECT_THAT(answer(of_layers(6)), HasSubstr("it has a setting for head 5:0, and the model of " +
+                                              folder_.File("square.h5") + " has 5 layers"));
 }
 
 }  // namespace
