@@ -113,6 +113,7 @@ class Pump:
         self._jobs.put((None, 0))
         self._begun.set()
         self._thread.join()
+        self._buffers = queue.SimpleQueue()  # a recording is kept for its paths, and this memory with it
 
     def _from_cpu(self, piece):
         if piece.numel() * piece.element_size() < _SMALL_BYTES:

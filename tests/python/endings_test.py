@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 import unittest
+import weakref
 from unittest import mock
 
 import cases
@@ -345,18 +346,39 @@ class Memory(RecordingCase):
 
     def test_what_waits_is_copied_into_memory_that_is_used_again(self):
         """New memory for each piece came from the system page by page; and none is used again before it is written."""
-        pump, written, pieces = Pump(), [], 40
+        pump, written, pieces, most = Pump(), [], 40, pump_module._WAITING_BYTES // pump_module._PIECE_BYTES + 1
         values = torch.empty(4, 1024, 256)
         held = lambda *given: (time.sleep(0.002), written.append((given[3][:, ::97].copy(), given[3].__array_interface__["data"][0])))  # noqa: E731
-        for number in range(pieces):
-            pump.put(held, 0, "q", 0, values.fill_(number))
+        with mock.patch.object(torch, "empty", wraps=torch.empty) as made:
+            for number in range(pieces):
+                pump.put(held, 0, "q", 0, values.fill_(number))
+        pump.drain()
+        self.assertLessEqual(made.call_count, most)
+        buffers = [pump._buffers.get_nowait() for _ in range(pump._buffers.qsize())]
+        self.assertLessEqual({place for _, place in written}, {buffer.data_ptr() for buffer in buffers})
+        for buffer in buffers:
+            pump._buffers.put(buffer)
         pump.put(held, 0, "q", 0, torch.ones(1, 1, 1 + (pump_module._PIECE_BYTES >> 2)))  # a row that is more than a piece
         pump.drain()
+        self.assertEqual(pump._buffers.qsize(), len(buffers))
         pump.stop()
         self.assertEqual([float(one.max()) for one, _ in written], [*range(pieces), 1])
         self.assertTrue(all((one == one.flat[0]).all() for one, _ in written))
-        self.assertLessEqual(len({place for _, place in written[:pieces]}), pump_module._WAITING_BYTES // pump_module._PIECE_BYTES + 1)
-        self.assertLessEqual(pump._buffers.qsize(), pump_module._WAITING_BYTES // pump_module._PIECE_BYTES + 1)
+
+    def test_memory_is_given_back_with_the_end(self):
+        """Whoever keeps a recording for its paths kept what had waited, up to 64 MiB."""
+        pump = Pump()
+        for _ in range(4):
+            pump.put(lambda *_: None, 0, "q", 0, torch.ones(4, 1024, 256))
+        pump.drain()
+        buffers = [pump._buffers.get_nowait() for _ in range(pump._buffers.qsize())]
+        self.assertTrue(buffers)
+        kept = [weakref.ref(buffer) for buffer in buffers]
+        while buffers:
+            pump._buffers.put(buffers.pop())
+        pump.stop()
+        self.assertEqual([one() for one in kept], [None] * len(kept))
+
 
 class BehindAGpu(unittest.TestCase):
     """What waits for the writing thread where a model is on a GPU; the memory is plain here, which needs none."""
@@ -418,6 +440,7 @@ class BehindAGpu(unittest.TestCase):
     def test_the_end_waits_for_nobody(self):
         self.bring(3)
         self.pump.stop()
+        self.assertTrue(self.pump._buffers.empty())
         self.assertEqual(len(self.done), 3)
 
 
