@@ -51,7 +51,7 @@ class Prompts:
         if generation is self._generation:
             return
         if ended := [stream.number for stream in self.streams if stream.ended]:
-            raise UsageError(f"prompt {ended[0]}: it ended while others of its batch went on, and is to go on behind that padding; record each call of generate by itself")
+            raise UsageError(f"prompt {ended[0]}: it has ended, and its batch went on with padding behind it, so it cannot be continued; record that conversation alone, or begin it anew without the cache")
         self._generation = generation
         self._chosen_from = 0 if generation is None else max(columns, generation.width)
 

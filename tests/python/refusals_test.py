@@ -225,7 +225,15 @@ class Refusals(RecordingCase):
                 with headscope.record(model, path, overwrite=True):
                     model.generate(ids, max_new_tokens=4, do_sample=False, pad_token_id=0, eos_token_id=end)
 
-        self.refused(model, headscope.UsageError, "prompt 0", "each call of generate by itself", call=again, path=path, overwrite=True)
+        told = "record that conversation alone, or begin it anew without the cache"
+        self.refused(model, headscope.UsageError, "prompt 0", "it cannot be continued", told, call=again, path=path, overwrite=True)
+        alone = transformers.DynamicCache(config=model.config)
+        with torch.no_grad(), headscope.record(model, path, overwrite=True) as recording:  # as it is told to
+            output = model.generate(ids[:1], past_key_values=alone, max_new_tokens=4, do_sample=False, pad_token_id=0, eos_token_id=end)
+            model(output[:, -1:], past_key_values=alone)
+            output = model.generate(ids, past_key_values=transformers.DynamicCache(config=model.config), max_new_tokens=4, do_sample=False, pad_token_id=0, eos_token_id=end)
+            model(output[:1])
+        self.assertEqual(len(recording.paths), 4)
         with torch.no_grad(), self.assertRefused(headscope.UsageError, "prompt 0", "behind the token that ends it"):
             by_its_own_generate()
 
