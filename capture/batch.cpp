@@ -202,7 +202,7 @@ std::vector<BatchPlan> PlanBatch(const BatchRequest& request, const std::stop_to
   ModelInUse in_use;
   Captures captures = Prepare(checked, text, manifest, /*keep_plans=*/true, &in_use, stop);
   model::Placement placed;
-  if (in_use.most_tokens > 0) placed = PlaceLayers(request.common, in_use.most_tokens);
+  if (in_use.most_tokens > 0) placed = PlaceLayers(request.common, in_use.most_tokens, in_use.last_layer);
   std::vector<BatchPlan> plans;
   for (size_t i = 0; i < captures.prompts.size(); ++i) {
     if (captures.requests[i].output_path.empty()) continue;

@@ -403,6 +403,8 @@ class Plan {
     CheckPositions(request, prompt_, config);
     layout_ = MakeLayout(request, config, model::CapturedType(request.model_dir, SessionOf(request)), heads, prompt_);
     if (in_use->tokenizer) layout_.model.tokenizer_sha256 = TokenizerHash(request.model_dir);
+    // What is recorded is all that the prompt is read for, unless it is gone on with.
+    last_layer_ = request.decode_tokens > 0 ? config.num_layers - 1 : *std::ranges::max_element(layout_.layers);
     rows_.Draw(num_prompt_tokens());
     num_rows_ = rows_.Count(num_prompt_tokens()) + request.decode_tokens;
     const auto files = data::LayoutsOfFiles(layout_, data::DealLayers(layout_, request.num_files, num_rows_));
@@ -438,6 +440,7 @@ class Plan {
   int64_t num_prompt_tokens() const { return static_cast<int64_t>(prompt_.tokens.size()); }
   int64_t num_rows() const { return num_rows_; }
   int64_t bytes() const { return bytes_; }
+  int32_t last_layer() const { return last_layer_; }
   data::TraceLayout& layout() { return layout_; }
 
  private:
@@ -470,14 +473,15 @@ class Plan {
   data::TraceLayout layout_;
   int64_t num_rows_ = 0;
   int64_t bytes_ = 0;
+  int32_t last_layer_ = 0;
 };
 
 }  // namespace
 
-model::Placement PlaceLayers(const CaptureRequest& request, int64_t tokens) {
+model::Placement PlaceLayers(const CaptureRequest& request, int64_t tokens, int32_t last_layer) {
   if (!request.place_by_memory) return {};
   model::Placement placement =
-      model::PlaceByMemory(request.model_dir, Plan::SessionOf(request), tokens, request.record);
+      model::PlaceByMemory(request.model_dir, Plan::SessionOf(request), tokens, request.record, last_layer);
   const std::vector<Device>& placed = placement.layers;
   const bool several = std::ranges::any_of(placed, [&](const Device& one) { return one != placed.front(); });
   if (several && request.attention != nullptr) {
@@ -493,18 +497,20 @@ model::Placement PlaceLayers(const CaptureRequest& request, int64_t tokens) {
 CapturePlan PlanWith(const CaptureRequest& request, ModelInUse* in_use) {
   Plan plan(request, in_use);
   in_use->most_tokens = std::max(in_use->most_tokens, plan.layout().max_tokens);
+  in_use->last_layer = plan.last_layer();
   return {.layout = std::move(plan.layout()),
           .num_prompt_tokens = plan.num_prompt_tokens(),
           .num_rows = plan.num_rows(),
           .bytes = plan.bytes(),
           .num_files = request.num_files,
+          .last_layer = plan.last_layer(),
           .why_no_texts = in_use->why_no_texts};
 }
 
 CapturePlan PlanCapture(const CaptureRequest& request) {
   ModelInUse in_use;
   CapturePlan plan = PlanWith(request, &in_use);
-  plan.placement = PlaceLayers(request, plan.layout.max_tokens);
+  plan.placement = PlaceLayers(request, plan.layout.max_tokens, plan.last_layer);
   return plan;
 }
 
@@ -516,7 +522,8 @@ CapturePlan EstimateCapture(const CaptureRequest& request) {
           .num_rows = plan.num_rows(),
           .bytes = plan.bytes(),
           .num_files = request.num_files,
-          .placement = PlaceLayers(request, plan.layout().max_tokens)};
+          .last_layer = plan.last_layer(),
+          .placement = PlaceLayers(request, plan.layout().max_tokens, plan.last_layer())};
 }
 
 CaptureResult CaptureWith(const CaptureRequest& request, ModelInUse* in_use, const ProgressFunction& progress,
@@ -526,7 +533,7 @@ CaptureResult CaptureWith(const CaptureRequest& request, ModelInUse* in_use, con
   const TraceTarget& target = plan.target();
   if (in_use->transformer == nullptr) {
     model::SessionOptions options = Plan::SessionOf(request);
-    in_use->placement = PlaceLayers(request, std::max(in_use->most_tokens, layout.max_tokens));
+    in_use->placement = PlaceLayers(request, std::max(in_use->most_tokens, layout.max_tokens), plan.last_layer());
     options.layer_devices = in_use->placement.layers;
     options.dense_executor = sparse_model::OwnDense();
     in_use->transformer = model::OpenTransformer(request.model_dir, options, progress, stop);
@@ -538,9 +545,7 @@ CaptureResult CaptureWith(const CaptureRequest& request, ModelInUse* in_use, con
     layout.facts[slot].sinks = model->config().layers[static_cast<size_t>(layout.layers[slot])].sinks;
   model->Rewind(0);
   model->UseAttention(request.attention);
-  // What is recorded is all that the prompt is read for, unless it is gone on with.
-  model->EndBehind(request.decode_tokens > 0 ? model->config().num_layers - 1
-                                             : *std::ranges::max_element(layout.layers));
+  model->EndBehind(plan.last_layer());
   // Layers that were placed for a batch's longest prompt have room for its cache, and none for growing by doubling.
   model->Reserve(in_use->placement.layers.empty() ? layout.max_tokens
                                                   : std::max(in_use->most_tokens, layout.max_tokens));

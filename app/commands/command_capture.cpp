@@ -145,10 +145,14 @@ int ShowPlans(const CaptureArguments& arguments, const std::vector<capture::Batc
   int64_t bytes = 0, of_model = 0, of_recorder = 0;
   std::ostringstream files;
   for (const capture::BatchPlan& plan : plans) {
-    const CaptureCost cost = CostOf(
-        config, model,
-        {plan.capture.num_prompt_tokens, request.decode_tokens, request.chunk_tokens, request.record, layer_devices},
-        number_bytes);
+    const CaptureCost cost = CostOf(config, model,
+                                    {.prompt_tokens = plan.capture.num_prompt_tokens,
+                                     .decode_tokens = request.decode_tokens,
+                                     .chunk_tokens = request.chunk_tokens,
+                                     .points = request.record,
+                                     .layer_devices = layer_devices,
+                                     .last_layer = plan.capture.last_layer},
+                                    number_bytes);
     if (!IsSpread(layer_devices)) seconds += time.About(cost, number_bytes, device);
     of_model = std::max(of_model, cost.model_bytes);
     of_recorder = std::max(of_recorder, capture::RecorderBytes(plan.capture));

@@ -35,18 +35,29 @@ struct Weights {
   double held = 0, met = 0;
 };
 
-Weights WeightsOf(const model::ModelConfig& config, const model::CheckpointSummary& summary) {
+Weights WeightsOf(const model::ModelConfig& config, const model::CheckpointSummary& summary, size_t num_run) {
   const model::ExpertRules& experts = config.experts;
-  const auto with_experts = static_cast<double>(std::ranges::count(experts.layers, true));
   const double expert = 3.0 * config.hidden_size * experts.inner_size;  // gate, up and down
-  const double all_experts = with_experts * experts.num_experts * expert;
+  const double of_layer = experts.num_experts * expert;
+  const double all_experts = static_cast<double>(std::ranges::count(experts.layers, true)) * of_layer;
   // MXFP4 stores two numbers in a byte and a scale for 32 of them, and they are counted as bytes.
   const double stored_experts = experts.mxfp4 ? all_experts * (1.0 / 2 + 1.0 / 32) : all_experts;
   const double others = std::max(0.0, static_cast<double>(summary.num_parameters) - stored_experts);
   // Embeddings are looked up, and the head is multiplied with the last token alone.
   const double table = static_cast<double>(config.vocabulary_size) * config.embedding_size;
   const double tables = table * (config.has_head && !config.tied_embeddings ? 2 : 1);
-  return {others + all_experts, std::max(0.0, others - tables) + with_experts * experts.per_token * expert};
+  double met = others - tables;
+  for (size_t layer = 0; layer < config.layers.size(); ++layer) {
+    const bool has_experts = !experts.layers.empty() && experts.layers[layer];
+    if (layer < num_run) {
+      if (has_experts) met += experts.per_token * expert;
+      continue;
+    }
+    // A layer's packed numbers are counted two for a byte, and so are their scales.
+    const double in_layer = has_experts ? of_layer * (experts.mxfp4 ? 1 + 1.0 / 16 : 1) : 0;
+    met -= std::max(0.0, static_cast<double>(summary.layer_numbers[layer]) - in_layer);
+  }
+  return {others + all_experts, std::max(0.0, met)};
 }
 
 }  // namespace
@@ -64,12 +75,13 @@ CaptureCost CostOf(const model::ModelConfig& config, const model::CheckpointSumm
                    const CaptureLengths& lengths, int64_t number_bytes) {
   const auto bytes = static_cast<double>(number_bytes);
   const int64_t tokens = lengths.prompt_tokens + lengths.decode_tokens;
-  const Weights weights = WeightsOf(config, summary);
+  const std::span<const model::AttentionLayer> layers = model::LayersRun(config, lengths.last_layer);
+  const Weights weights = WeightsOf(config, summary, layers.size());
   const double head = static_cast<double>(config.vocabulary_size) * config.hidden_size;
   CaptureCost cost;
   cost.prompt_operations = 2 * weights.met * static_cast<double>(lengths.prompt_tokens);
   double states = 0, cache = 0, read = weights.met + (config.has_head ? head : 0);
-  for (const model::AttentionLayer& layer : config.layers) {
+  for (const model::AttentionLayer& layer : layers) {
     if (layer.other_mixer) {
       states += static_cast<double>(model::MixerStateBytes(config, number_bytes));
       continue;
@@ -84,9 +96,9 @@ CaptureCost CostOf(const model::ModelConfig& config, const model::CheckpointSumm
   cost.decode_bytes = bytes * read * static_cast<double>(lengths.decode_tokens);
   const int64_t rows =
       IsEncoder(config) ? lengths.prompt_tokens : std::min<int64_t>(lengths.chunk_tokens, lengths.prompt_tokens);
-  cost.model_bytes = static_cast<int64_t>(bytes * (weights.held + cache) + states +
-                                          model::PassBytes(config, number_bytes, rows, tokens, lengths.points)) +
-                     model::CopiedKeyBytes(config, lengths.layer_devices, number_bytes, tokens);
+  const double pass = model::PassBytes(config, number_bytes, rows, tokens, lengths.points, lengths.last_layer);
+  cost.model_bytes = static_cast<int64_t>(bytes * (weights.held + cache) + states + pass) +
+                     model::CopiedKeyBytes(config, lengths.layer_devices, number_bytes, tokens, lengths.last_layer);
   return cost;
 }
 

@@ -20,15 +20,17 @@ struct CaptureLengths {
   int32_t chunk_tokens = 1024;                       // of the prompt's passes
   std::span<const model::CapturePoint> points = {};  // recorded beside q, k and v; for the call
   std::span<const Device> layer_devices = {};        // where they are several; for the call
+  std::optional<int32_t> last_layer = {};            // behind which passes end; without one, the model's
 };
 
 struct CaptureCost {
-  // Floating-point operations of the prompt: every weight that a token meets twice (of experts those that are chosen),
-  // and q k^T and p v over the pairs that rows see.
+  // Floating-point operations of the prompt, in the layers that are run: every weight that a token meets twice (of
+  // experts those that are chosen), and q k^T and p v over the pairs that rows see.
   double prompt_operations = 0;
   // What the decode steps read: the weights that a token meets, and the keys and values that their rows see.
   double decode_bytes = 0;
-  // Weights, KV cache and the widest pass, where the model runs: on all of its devices together.
+  // Weights of all layers, KV cache of those that are run and the widest pass, where the model runs: on all of its
+  // devices together.
   int64_t model_bytes = 0;
 };
 

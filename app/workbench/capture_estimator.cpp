@@ -104,10 +104,14 @@ ui::CaptureEstimate CaptureEstimator::Estimate(const ui::CaptureSettings& settin
   // Layers that are placed by memory have the first of them, and the types of its numbers, on a GPU if any is there.
   const Device device = plan.placement.layers.empty() ? settings.device : plan.placement.layers.front();
   const int64_t number_bytes = NumberBytes(summary, settings.dtype, device);
-  const CaptureCost cost = CostOf(
-      config, summary,
-      {estimate.prompt_tokens, settings.decode_tokens, request.chunk_tokens, request.record, plan.placement.layers},
-      number_bytes);
+  const CaptureCost cost = CostOf(config, summary,
+                                  {.prompt_tokens = estimate.prompt_tokens,
+                                   .decode_tokens = settings.decode_tokens,
+                                   .chunk_tokens = request.chunk_tokens,
+                                   .points = request.record,
+                                   .layer_devices = plan.placement.layers,
+                                   .last_layer = plan.last_layer},
+                                  number_bytes);
   estimate.trace_bytes = plan.bytes;
   SetCost(plan, settings.device, cost.model_bytes,
           IsSpread(plan.placement.layers) ? 0 : time_.About(cost, number_bytes, device), &estimate);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/quoted_text.h"
+#include "checkpoint/expected_weights.h"
 #include "checkpoint/model_folder.h"
 #include "checkpoint/strict_json.h"
 
@@ -188,6 +189,8 @@ CheckpointSummary Summarize(const Checkpoint& checkpoint, const ModelConfig& con
   summary.model_type = config.model_type;
   summary.dtype = checkpoint.MainDType();
   summary.num_parameters = checkpoint.NumParameters();
+  for (int32_t layer = 0; layer < config.num_layers; ++layer)
+    summary.layer_numbers.push_back(checkpoint.NumbersUnder(LayerPrefix(checkpoint, *config.family, layer)));
   summary.bytes = checkpoint.Bytes();
   summary.num_files = checkpoint.NumFiles();
   summary.num_layers = config.num_layers;

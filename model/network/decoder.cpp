@@ -45,9 +45,7 @@ Decoder::Decoder(const std::string& model_dir, const SessionOptions& options, co
   for (const AttentionLayer& layer : config.layers)
     if (layer.kv_layer >= 0) is_read[static_cast<size_t>(layer.kv_layer)] = true;
   weights = LoadWeights(&checkpoint, &config, ScalarTypeOf(types.compute), layer_devices, progress, stop_loading);
-  cache.resize(weights.layers.size());
-  for (size_t layer = 0; layer < cache.size(); ++layer)
-    if (!config.layers[layer].other_mixer) cache[SourceOf(layer)].of_place[place_of_layer[layer]] = {};
+  RunFirst(weights.layers.size());
 }
 
 void Decoder::FindPlaces(const SessionOptions& options) {
@@ -68,6 +66,14 @@ void Decoder::FindPlaces(const SessionOptions& options) {
   }
 }
 
+void Decoder::RunFirst(size_t layers) {
+  num_run = layers;
+  cache.assign(weights.layers.size(), {});
+  for (size_t layer = 0; layer < num_run; ++layer)
+    if (!config.layers[layer].other_mixer) cache[SourceOf(layer)].of_place[place_of_layer[layer]] = {};
+  capacity = 0;
+}
+
 void Decoder::Grow(int64_t needed) {
   if (needed <= capacity) return;
   constexpr int64_t kLeast = 1024;
@@ -78,7 +84,7 @@ void Decoder::Grow(int64_t needed) {
     if (length > 0) larger.narrow(1, 0, length).copy_(kept->narrow(1, 0, length));
     *kept = larger;
   };
-  for (size_t layer = 0; layer < cache.size(); ++layer) {
+  for (size_t layer = 0; layer < num_run; ++layer) {
     const AttentionLayer& facts = config.layers[layer];
     for (auto& [place, kept] : cache[layer].of_place) {
       grow(&kept.k, place, facts.num_kv_heads, facts.head_dim);

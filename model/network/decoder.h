@@ -67,6 +67,8 @@ struct Decoder {
   void FindPlaces(const SessionOptions& options);
   // Of embeddings, head and the first layer.
   const c10::Device& FirstDevice() const { return places.front().device; }
+  // Passes run the first so many layers from now on, and these have a cache, which is empty. While no token is fed.
+  void RunFirst(size_t layers);
   void Grow(int64_t needed);
   // The layer whose keys and values this one reads: itself, mostly.
   size_t SourceOf(size_t layer) const;
@@ -136,7 +138,8 @@ struct Decoder {
   const int64_t chunk_tokens;
   NumberTypes types;
   ModelWeights weights;
-  std::vector<LayerCache> cache;
+  size_t num_run = 0;                                    // layers of a pass, the first ones
+  std::vector<LayerCache> cache;                         // of each layer; those that are not run keep nothing
   std::map<c10::DeviceIndex, c10::Stream> copy_streams;  // of what a sink is handed
   DenseAttention dense;
   AttentionBackend* attention = &dense;

@@ -115,12 +115,14 @@ double AttentionPass(const ModelConfig& config, const AttentionLayer& layer, dou
   return all + PointBytes(config, layer, bytes, rows, points);
 }
 
-std::vector<SharedKeys> SharedKeysOf(const ModelConfig& config, int64_t number_bytes, int64_t tokens) {
+std::vector<SharedKeys> SharedKeysOf(const ModelConfig& config, int64_t number_bytes, int64_t tokens,
+                                     std::optional<int32_t> last_layer) {
   std::vector<SharedKeys> shared;
-  for (const AttentionLayer& layer : config.layers) {
+  for (const AttentionLayer& layer : LayersRun(config, last_layer)) {
     const int64_t numbers = layer.num_kv_heads * (int64_t{layer.head_dim} + layer.v_head_dim);
     shared.push_back(layer.kv_layer < 0 ? SharedKeys{} : SharedKeys{layer.kv_layer, numbers * tokens * number_bytes});
   }
+  shared.resize(config.layers.size());
   return shared;
 }
 
@@ -186,9 +188,14 @@ int64_t CachedNumbers(const ModelConfig& config, const AttentionLayer& layer) {
   return kept_heads * (int64_t{layer.head_dim} + layer.v_head_dim) + of_index;
 }
 
+std::span<const AttentionLayer> LayersRun(const ModelConfig& config, std::optional<int32_t> last_layer) {
+  const std::span<const AttentionLayer> all = config.layers;
+  return last_layer ? all.first(static_cast<size_t>(*last_layer) + 1) : all;
+}
+
 int64_t CopiedKeyBytes(const ModelConfig& config, std::span<const Device> layer_devices, int64_t number_bytes,
-                       int64_t tokens) {
-  const std::vector<SharedKeys> shared = SharedKeysOf(config, number_bytes, tokens);
+                       int64_t tokens, std::optional<int32_t> last_layer) {
+  const std::vector<SharedKeys> shared = SharedKeysOf(config, number_bytes, tokens, last_layer);
   int64_t bytes = 0;
   for (size_t first = 0, layer = 0; layer < layer_devices.size(); ++layer) {
     if (layer_devices[layer] != layer_devices[first]) first = layer;
@@ -208,14 +215,16 @@ int64_t MixerStateBytes(const ModelConfig& config, int64_t number_bytes) {
 }
 
 double PassBytes(const ModelConfig& config, int64_t number_bytes, int64_t rows, int64_t tokens,
-                 std::span<const CapturePoint> points) {
+                 std::span<const CapturePoint> points, std::optional<int32_t> last_layer) {
   const auto bytes = static_cast<double>(number_bytes);
+  const std::span<const AttentionLayer> layers = LayersRun(config, last_layer);
   int32_t inner = config.intermediate_size;
-  for (const int32_t one : config.inner_sizes) inner = std::max(inner, one);
+  if (!config.inner_sizes.empty())
+    inner = *std::ranges::max_element(std::span(config.inner_sizes).first(layers.size()));
   // Of both halves of a gated MLP and their product; a gate of few parts keeps what it cuts off, too.
   const double parts = config.gate_sparsity.empty() ? 3.0 : 4.0;
   double widest = parts * inner * bytes * static_cast<double>(rows);
-  for (const AttentionLayer& layer : config.layers) {
+  for (const AttentionLayer& layer : layers) {
     const double of_layer = layer.other_mixer ? MixerPass(config, bytes, static_cast<double>(rows))
                                               : AttentionPass(config, layer, bytes, static_cast<double>(rows),
                                                               static_cast<double>(tokens), points);
@@ -229,7 +238,8 @@ double PassBytes(const ModelConfig& config, int64_t number_bytes, int64_t rows, 
 }
 
 ModelSizes SizesOf(const Checkpoint& checkpoint, const ModelConfig& config, int64_t number_bytes, int64_t tokens,
-                   int64_t pass_tokens, std::span<const CapturePoint> points) {
+                   int64_t pass_tokens, std::span<const CapturePoint> points, std::optional<int32_t> last_layer) {
+  const size_t num_run = LayersRun(config, last_layer).size();
   const Family& family = *config.family;
   ModelSizes sizes;
   int64_t ends = checkpoint.NumbersUnder("");
@@ -238,14 +248,16 @@ ModelSizes SizesOf(const Checkpoint& checkpoint, const ModelConfig& config, int6
     ends -= numbers;
     if (layer >= config.num_layers) continue;
     const AttentionLayer& facts = config.layers[static_cast<size_t>(layer)];
-    const int64_t cache = CachedNumbers(config, facts) * tokens;
-    sizes.layers.push_back(numbers * number_bytes +
-                           (facts.other_mixer ? MixerStateBytes(config, number_bytes) : cache * number_bytes));
+    int64_t remembered = 0;
+    if (sizes.layers.size() < num_run)
+      remembered = facts.other_mixer ? MixerStateBytes(config, number_bytes)
+                                     : CachedNumbers(config, facts) * tokens * number_bytes;
+    sizes.layers.push_back(numbers * number_bytes + remembered);
   }
   sizes.ends = ends * number_bytes;
-  sizes.shared = SharedKeysOf(config, number_bytes, tokens);
+  sizes.shared = SharedKeysOf(config, number_bytes, tokens, last_layer);
   const int64_t rows = config.family->causal ? std::min(pass_tokens, tokens) : tokens;
-  const auto pass = static_cast<int64_t>(PassBytes(config, number_bytes, rows, tokens, points));
+  const auto pass = static_cast<int64_t>(PassBytes(config, number_bytes, rows, tokens, points, last_layer));
   // While a layer is loaded its projections are put together from their parts.
   sizes.pass = std::max(pass, sizes.layers.empty() ? 0 : *std::ranges::max_element(sizes.layers));
   return sizes;
@@ -259,13 +271,13 @@ MachineRooms DeviceRooms() {
 }
 
 Placement PlaceByMemory(const std::string& model_dir, const SessionOptions& options, int64_t tokens,
-                        std::span<const CapturePoint> points) {
+                        std::span<const CapturePoint> points, int32_t last_layer) {
   const ModelConfig config = ReadModelConfig(model_dir);
   const Checkpoint checkpoint(model_dir);
   auto [rooms, passed_over] = DeviceRooms();
   const bool in_bf16 = options.dtype.value_or(TypeByItself(checkpoint.MainDType())) == ElementType::kBFloat16;
   const auto sizes = [&](int64_t number_bytes) {
-    return SizesOf(checkpoint, config, number_bytes, tokens, options.chunk_tokens, points);
+    return SizesOf(checkpoint, config, number_bytes, tokens, options.chunk_tokens, points, last_layer);
   };
   // By itself a bf16 model is bf16 where a GPU has a part of it, and fp32 where the CPU has all of it.
   const ModelSizes usual = sizes(in_bf16 ? 2 : 4);

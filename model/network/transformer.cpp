@@ -24,7 +24,7 @@ class TorchTransformer final : public Transformer {
  public:
   TorchTransformer(const std::string& model_dir, const SessionOptions& options, const ProgressFunction& progress,
                    const std::stop_token& stop)
-      : decoder_(model_dir, options, progress, stop), num_run_(decoder_.weights.layers.size()) {}
+      : decoder_(model_dir, options, progress, stop) {}
 
   std::vector<float> Forward(std::span<const int32_t> tokens, LogitsOf logits, HeadSink* sink,
                              const std::stop_token& stop) override;
@@ -45,10 +45,9 @@ class TorchTransformer final : public Transformer {
   bool IsRecurrent() const { return decoder_.config.mixer.kernel > 0; }
   void Refeed(const std::stop_token& stop);
 
-  bool RunsAll() const { return num_run_ == decoder_.weights.layers.size(); }
+  bool RunsAll() const { return decoder_.num_run == decoder_.weights.layers.size(); }
 
   Decoder decoder_;
-  size_t num_run_;  // layers of a pass
 };
 
 std::vector<float> TorchTransformer::Forward(std::span<const int32_t> tokens, LogitsOf logits, HeadSink* sink,
@@ -78,7 +77,7 @@ std::vector<float> TorchTransformer::Forward(std::span<const int32_t> tokens, Lo
     const at::Tensor inputs = m.LayerInputs(tokens, x);
     const bool has_states = m.config.altup.inputs > 0;
     if (has_states) x = SpreadStates(x, m.weights.spread);
-    for (size_t layer = 0; layer < num_run_; ++layer) {
+    for (size_t layer = 0; layer < m.num_run; ++layer) {
       const size_t place = m.place_of_layer[layer];
       const at::Device& device = m.places[place].device;
       const at::Tensor input = inputs.defined() ? inputs.select(1, static_cast<int64_t>(layer)).to(device) : inputs;
@@ -110,7 +109,8 @@ void TorchTransformer::EndBehind(int32_t layer) {
   if (layer < 0 || static_cast<size_t>(layer) >= decoder_.weights.layers.size())
     throw std::invalid_argument("the model has no layer " + std::to_string(layer));
   if (decoder_.length > 0) throw std::invalid_argument("how far passes go is decided while no token is fed");
-  num_run_ = static_cast<size_t>(layer) + 1;
+  const size_t num_run = static_cast<size_t>(layer) + 1;
+  if (num_run != decoder_.num_run) decoder_.RunFirst(num_run);  // else what was reserved stays
 }
 
 void TorchTransformer::Reserve(int64_t num_tokens) {

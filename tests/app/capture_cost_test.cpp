@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <optional>
+
 #include "base/device.h"
 #include "capture/capture.h"
 
@@ -112,6 +114,33 @@ TEST(CaptureCost, MemoryGrowsWithTheCacheOfEachLayerAndTheWidestPass) {
   EXPECT_EQ(held(2000, 100) - held(1000, 100), 4 * 1000 * 2 * 14);
   EXPECT_EQ(held(1000, 200) - held(1000, 100), 2 * (held(1000, 150) - held(1000, 100)));
   EXPECT_GT(held(1000, 1), 4 * 10000);
+}
+
+TEST(CaptureCost, LayersAboveTheLastThatIsRunHaveTheirWeightsAlone) {
+  model::ModelConfig config = Config();
+  config.experts = {.num_experts = 8, .per_token = 2, .inner_size = 20, .layers = {false, true}};
+  const double expert = 3.0 * 32 * 20;
+  model::CheckpointSummary summary = Summary(static_cast<int64_t>(10000 + 8 * expert));
+  summary.layer_numbers = {2500, static_cast<int64_t>(3000 + 8 * expert)};
+  const auto cost = [&](std::optional<int32_t> last_layer, int64_t tokens) {
+    return CostOf(config, summary, {.prompt_tokens = tokens, .last_layer = last_layer}, 4);
+  };
+  EXPECT_DOUBLE_EQ(cost(0, 50).prompt_operations,
+                   2.0 * (10000 - 3200 - 3000) * 50 + AttentionOperations(config.layers[0], 50));
+  EXPECT_EQ(cost(1, 50).prompt_operations, cost({}, 50).prompt_operations);
+  const auto growth = [&](std::optional<int32_t> last_layer) {  // of the cache alone: the pass is a chunk's
+    return cost(last_layer, 3000).model_bytes - cost(last_layer, 2000).model_bytes;
+  };
+  EXPECT_EQ(growth(0), 4 * 1000 * 2 * 14);
+  EXPECT_EQ(growth({}), 2 * growth(0));
+  EXPECT_EQ(cost({}, 2000).model_bytes - cost(0, 2000).model_bytes, 4 * 2000 * 2 * 14) << "all weights are held";
+  config.experts.mxfp4 = true;
+  summary.num_parameters = static_cast<int64_t>(10000 + 8 * expert / 2 + 8 * expert / 32);
+  summary.layer_numbers[1] = static_cast<int64_t>(3000 + 8 * expert + 8 * expert / 16);
+  EXPECT_DOUBLE_EQ(cost(0, 50).prompt_operations,
+                   2.0 * (10000 - 3200 - 3000) * 50 + AttentionOperations(config.layers[0], 50));
+  config.layers[1].num_qo_heads = 400;  // and a wide layer's pass is none that is run
+  EXPECT_GT(cost({}, 2000).model_bytes - cost(0, 2000).model_bytes, 4 * 2000 * 2 * 14);
 }
 
 TEST(CaptureCost, NumbersAreAsWideAsTheModelRuns) {

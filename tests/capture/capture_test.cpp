@@ -158,11 +158,13 @@ TEST(Capture, LayersAboveThoseThatAreRecordedRunOnlyForTokensThatAreGenerated) {
     request.dtype = ElementType::kFloat32;
     request.layers = {2, 0};
     request.decode_tokens = decode_tokens;
+    const int32_t last = decode_tokens > 0 ? model::ReadModelConfig(request.model_dir).num_layers - 1 : 2;
+    EXPECT_EQ(PlanCapture(request).last_layer, last) << decode_tokens;
+    EXPECT_EQ(EstimateCapture(request).last_layer, last) << decode_tokens;
     NotesTheHighest attention;
     request.attention = &attention;
     Capture(request, {}, {});
-    const int32_t last = model::ReadModelConfig(request.model_dir).num_layers - 1;
-    EXPECT_EQ(attention.highest, decode_tokens > 0 ? last : 2) << decode_tokens;
+    EXPECT_EQ(attention.highest, last) << decode_tokens;
   }
 }
 

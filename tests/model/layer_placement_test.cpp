@@ -161,7 +161,37 @@ TEST(LayerPlacement, SizesAreThoseOfTheWeightsAndTheCache) {
   const int64_t weights = hidden * (2 * q + 2 * kv) + 3 * hidden * config.intermediate_size + 2 * hidden;
   for (const int64_t layer : sizes.layers) EXPECT_EQ(layer - cache, 2 * weights);
   EXPECT_EQ(sizes.ends, 2 * (hidden * config.vocabulary_size + hidden)) << "tied tables and the last norm";
+  EXPECT_EQ(ReadCheckpointSummary(ReferenceModel(), /*with_hash=*/false).layer_numbers,
+            std::vector<int64_t>(sizes.layers.size(), weights));
   EXPECT_GE(SizesOf(checkpoint, config, 2, 100000, 50000).pass, 40 * sizes.pass / 100);
+}
+
+TEST(LayerPlacement, LayersAboveTheLastThatIsRunTakeTheirWeightsAlone) {
+  ModelConfig config = ReadModelConfig(ReferenceModel());
+  const Checkpoint checkpoint(ReferenceModel());
+  for (const size_t layer : {5, 6, 7, 9}) config.layers[layer].kv_layer = 2;
+  const ModelSizes all = SizesOf(checkpoint, config, 2, 1000, 100),
+                   run = SizesOf(checkpoint, config, 2, 1000, 100, {}, 5);
+  const int64_t keys = int64_t{2} * 1000 * config.num_kv_heads * 2 * config.head_dim;
+  ASSERT_EQ(run.layers.size(), all.layers.size());
+  for (size_t layer = 0; layer < run.layers.size(); ++layer) {
+    const bool gone = layer == 8;  // of those above, the one that has keys of its own
+    EXPECT_EQ(all.layers[layer] - run.layers[layer], gone ? keys : 0) << layer;
+    EXPECT_EQ(run.shared[layer].source, layer == 5 ? 2 : -1) << layer;
+  }
+  EXPECT_EQ(run.ends, all.ends);
+  std::vector<Device> devices(10, kFirst);
+  std::fill(devices.begin() + 6, devices.end(), kSecond);
+  EXPECT_EQ(CopiedKeyBytes(config, devices, 2, 1000), keys);
+  EXPECT_EQ(CopiedKeyBytes(config, devices, 2, 1000, 5), 0) << "no layer that reads them there is run";
+  EXPECT_EQ(CopiedKeyBytes(config, devices, 2, 1000, 6), keys);
+  config.layers[8].soft_cap = 30;
+  EXPECT_GT(PassBytes(config, 2, 512, 4096), PassBytes(config, 2, 512, 4096, {}, 5));
+  config.inner_sizes.assign(10, 1 << 10);
+  const double narrow = PassBytes(config, 2, 512, 4096, {}, 5);
+  config.inner_sizes[6] = 1 << 20;
+  EXPECT_EQ(PassBytes(config, 2, 512, 4096, {}, 5), narrow);
+  EXPECT_GT(PassBytes(config, 2, 512, 4096, {}, 6), 2 * narrow);
 }
 
 TEST(LayerPlacement, ABrokenGpuIsPassedOver) {

@@ -226,6 +226,38 @@ TEST(Transformer, LayersOnSeveralPlacesGiveTheSameNumbers) {
   EXPECT_THROW(run(kOracle + "llama_gqa", {one}), std::invalid_argument);
 }
 
+// Of layers that share keys and lie on two places, of those with an index and of those without attention, too: the
+// layers that are run give the numbers that they give in a whole pass, and all of them do again.
+TEST(Transformer, PassesThatEndEarlierGiveTheSameNumbers) {
+  const auto tokens = ReadArray<int32_t>(kOracle + "reference/tokens.i32");
+  const Device one{DeviceKind::kCpu, 0}, other{DeviceKind::kCpu, 1};
+  for (const char* name : {"llama_gqa", "gemma3n_text", "gemma4_text", "lfm2", "deepseek_v32", "qwen3_next"}) {
+    const int32_t layers = ReadModelConfig(kOracle + name).num_layers;
+    SessionOptions options;
+    options.dtype = ElementType::kFloat32;
+    options.layer_devices.assign(static_cast<size_t>(layers), one);
+    for (size_t layer = 1; layer < options.layer_devices.size(); layer += 2) options.layer_devices[layer] = other;
+    const auto model = OpenTransformer(kOracle + name, options, {});
+    std::vector<int32_t> ids;
+    for (const int32_t token : std::span(tokens).first(40)) ids.push_back(token % model->config().vocabulary_size);
+    const auto run = [&](int32_t layer) {
+      EverythingSink sink(model->config());
+      model->Rewind(0);
+      model->EndBehind(layer);
+      model->Reserve(30);
+      model->Forward(ids, LogitsOf::kNone, &sink);
+      return sink.numbers;
+    };
+    const std::vector<float> whole = run(layers - 1);
+    for (int32_t layer = 0; layer < layers; ++layer) {
+      const std::vector<float> part = run(layer);
+      ASSERT_LE(part.size(), whole.size()) << name;
+      EXPECT_TRUE(std::equal(part.begin(), part.end(), whole.begin())) << name << " layer " << layer;
+    }
+    EXPECT_EQ(run(layers - 1), whole) << name;
+  }
+}
+
 TEST(Transformer, LogitsDoNotChangeWhenHeadsAreCaptured) {
   const auto tokens = ReadArray<int32_t>(kOracle + "reference/tokens.i32");
   for (const std::optional<ElementType> dtype :

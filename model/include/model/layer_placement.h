@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -64,34 +65,40 @@ std::vector<PassedOver> TooSmall(const ModelSizes& sizes, std::span<const Device
                                  std::span<const Device> placed);
 
 // Of a model with numbers of so many bytes, a cache of so many tokens and passes of at most `pass_tokens`, of which
-// `points` are recorded. Reads no weight.
+// `points` are recorded, and which end behind `last_layer` (the model's, without one): those above have their weights
+// alone. Reads no weight.
 ModelSizes SizesOf(const Checkpoint& checkpoint, const ModelConfig& config, int64_t number_bytes, int64_t tokens,
-                   int64_t pass_tokens, std::span<const CapturePoint> points = {});
+                   int64_t pass_tokens, std::span<const CapturePoint> points = {},
+                   std::optional<int32_t> last_layer = {});
+
+// The layers of passes that end behind `last_layer` (the model's, without one).
+std::span<const AttentionLayer> LayersRun(const ModelConfig& config, std::optional<int32_t> last_layer);
 
 // Numbers that the cache of an attention layer holds of a token: without keys where it reads another layer's.
 int64_t CachedNumbers(const ModelConfig& config, const AttentionLayer& layer);
 
 // What the copies of shared keys (SharedKeys) take on all devices together, of layers that lie there as PlaceLayers
-// puts them; no devices: they are on one.
+// puts them; no devices: they are on one. `last_layer` as SizesOf has it.
 int64_t CopiedKeyBytes(const ModelConfig& config, std::span<const Device> layer_devices, int64_t number_bytes,
-                       int64_t tokens);
+                       int64_t tokens, std::optional<int32_t> last_layer = {});
 
 // What a token mixer in place of attention remembers of the tokens before a pass.
 int64_t MixerStateBytes(const ModelConfig& config, int64_t number_bytes);
 
 // What the widest layer needs at once, beside weights and cache: in a pass of `rows` rows over `tokens` tokens, of
-// which `points` are recorded.
+// which `points` are recorded. `last_layer` as SizesOf has it.
 double PassBytes(const ModelConfig& config, int64_t number_bytes, int64_t rows, int64_t tokens,
-                 std::span<const CapturePoint> points = {});
+                 std::span<const CapturePoint> points = {}, std::optional<int32_t> last_layer = {});
 
 // The GPUs that LibTorch can use, that with most free memory first, and the CPU. What LibTorch and the program take
 // themselves is no room.
 MachineRooms DeviceRooms();
 
 // PlaceLayers of a checkpoint over DeviceRooms, for SessionOptions::layer_devices: with dtype and chunk_tokens of
-// `options`, room for `tokens` and for what `points` need. Throws BadInputError, DeviceError.
+// `options`, room for `tokens` and for what `points` need, in passes that end behind `last_layer`. Throws
+// BadInputError, DeviceError.
 Placement PlaceByMemory(const std::string& model_dir, const SessionOptions& options, int64_t tokens,
-                        std::span<const CapturePoint> points);
+                        std::span<const CapturePoint> points, int32_t last_layer);
 
 // "cuda:0 is not used: CUDA does not start (..); cuda:1 is not used: ..".
 std::string PassedOverText(std::span<const PassedOver> gpus);

@@ -24,6 +24,7 @@ struct CheckpointSummary {
   std::string model_type;
   std::string dtype;  // of most stored weights; empty where there are none
   int64_t num_parameters = 0;
+  std::vector<int64_t> layer_numbers;  // of them each layer's; two for each byte of packed ones
   int64_t bytes = 0;
   int32_t num_files = 0;
   int32_t num_layers = 0, num_qo_heads = 0, num_kv_heads = 0, head_dim = 0, hidden_size = 0, vocabulary_size = 0;
