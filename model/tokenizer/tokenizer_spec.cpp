@@ -288,10 +288,23 @@ void ReadPostProcessor(const JsonFields& root, TokenizerSpec* spec) {
   });
 }
 
-// What turns tokens back into text: the bytes of each are known by now, so the decoder may say nothing else.
+// Whether a BPE's own tokens hold the spaces of a text, or the bytes of it.
+bool SpellsSpaces(const TokenizerSpec& spec) {
+  if (!spec.over_characters || spec.by_bytes) return true;
+  bool found = false;
+  spec.tokens.ForEach([&](int32_t id, std::string_view bytes) {
+    const bool is_own = !std::ranges::binary_search(spec.added_only, id);
+    found = found || (is_own && bytes.find(' ') != std::string_view::npos);
+  });
+  return found;
+}
+
+// What turns tokens back into text: the bytes of each are known by now, so the decoder may say nothing else. Without
+// one, that library writes tokens as the file spells them and a space between; where tokens hold the text's own spaces
+// or bytes that hides it ("t he \u0120h ou se"), and what is compared and shown is the text.
 void ReadDecoder(const JsonFields& root, TokenizerSpec* spec) {
   if (!root.Has("decoder")) {
-    spec->decoded_apart = spec->kind == TokenKind::kBytePairs && spec->over_characters;
+    spec->decoded_apart = spec->kind == TokenKind::kBytePairs && !SpellsSpaces(*spec);
     return;
   }
   ForEachStep(root.Object("decoder"), "decoders", [&](const JsonFields& step) {

@@ -70,7 +70,7 @@ struct TokenizerSpec {
   std::vector<int32_t> added_only;       // the ids of those that are not words of the vocabulary as well, sorted
   std::vector<int32_t> template_before;  // ids that the post-processor puts before and after the text
   std::vector<int32_t> template_after;
-  bool decoded_apart = false;       // decoded text has a space between tokens, as without a decoder
+  bool decoded_apart = false;       // decoded text has a space between tokens: without a decoder, if they hold none
   bool decoded_space_goes = false;  // decoded text loses one space at its front
   bool decoded_end_goes = false;    // and one at its end
 };

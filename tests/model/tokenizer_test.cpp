@@ -111,19 +111,19 @@ TEST_P(TokenizerOracle, GivesTheIdsOfTheLibrary) {
                          !otherwise.contains(kind)),
             800);
 }
-INSTANTIATE_TEST_SUITE_P(Forms, TokenizerOracle,
-                         ::testing::Values("own", "gpt2", "llama3", "qwen", "nested", "llama3_trained", "gpt2_prefix",
-                                           "tekken", "o200k", "o200k_removed", "kimi", "deepseek", "deepseek_v2",
-                                           "deepseek_coder", "bloom", "falcon", "falcon_own", "digits_of_bytes",
-                                           "gpt2_short", "cl100k", "seed_coder", "digits_from_end", "scripts_by_range",
-                                           "scripts_by_escapes", "line_ends", "nfd_digits", "nfkc_digits", "nfkd_lower",
-                                           "behaviors", "llama2", "mistral", "gemma", "unknown", "unknown_apart",
-                                           "byte_names", "without_decoder", "whole_pieces", "gpt1", "clip", "continued",
-                                           "word_level", "bytes_by_normalizer", "bert", "bert_cased", "bert_whole",
-                                           "unigram", "unigram_bytes", "unigram_whitespace", "xlm_roberta",
-                                           "sentencepiece", "pieces_bpe", "pieces_bpe_bytes", "pieces_unigram",
-                                           "pieces_unigram_bytes", "pieces_llama", "pieces_chatglm", "pieces_gemma"),
-                         [](const auto& form) { return std::string(form.param); });
+INSTANTIATE_TEST_SUITE_P(
+    Forms, TokenizerOracle,
+    ::testing::Values("own", "gpt2", "llama3", "qwen", "nested", "llama3_trained", "gpt2_prefix", "tekken", "o200k",
+                      "o200k_removed", "kimi", "deepseek", "deepseek_v2", "deepseek_coder", "bloom", "falcon",
+                      "falcon_own", "digits_of_bytes", "gpt2_short", "cl100k", "seed_coder", "digits_from_end",
+                      "scripts_by_range", "scripts_by_escapes", "line_ends", "nfd_digits", "nfkc_digits", "nfkd_lower",
+                      "behaviors", "llama2", "mistral", "gemma", "unknown", "unknown_apart", "byte_names",
+                      "without_decoder", "bytes_without_decoder", "marks_without_decoder", "fallback_without_decoder",
+                      "suffix_without_decoder", "whole_pieces", "gpt1", "clip", "continued", "word_level",
+                      "bytes_by_normalizer", "bert", "bert_cased", "bert_whole", "unigram", "unigram_bytes",
+                      "unigram_whitespace", "xlm_roberta", "sentencepiece", "pieces_bpe", "pieces_bpe_bytes",
+                      "pieces_unigram", "pieces_unigram_bytes", "pieces_llama", "pieces_chatglm", "pieces_gemma"),
+    [](const auto& form) { return std::string(form.param); });
 
 struct Ranked {
   const char* kind;

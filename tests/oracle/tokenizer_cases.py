@@ -131,6 +131,20 @@ def without_decoder(prose):
     return tokenizer
 
 
+# Forms without a decoder whose text headscope puts together all the same; in that library these decoders do it.
+JOINED = {
+    "bytes_without_decoder": decoders.ByteLevel(),
+    "marks_without_decoder": decoders.Sequence([decoders.Replace("\u2581", " "), decoders.Fuse()]),
+    "fallback_without_decoder": decoders.Sequence([decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse()]),
+    "suffix_without_decoder": decoders.Sequence([decoders.Replace("</w>", " "), decoders.Fuse()]),
+}
+
+
+def undecoded(tokenizer):
+    tokenizer.decoder = None
+    return tokenizer
+
+
 def gemma(prose):
     """BPE over characters without a mark before the text, whose names hold line breaks and marks."""
     tokenizer = over_characters(prose, legacy=True)
@@ -309,6 +323,12 @@ def variants(model_dir, prose):
     }.items():
         yield kind, json.loads(tokenizer.to_str())
     yield "sentencepiece", merges_of_pieces(json.loads(over_characters(prose, legacy=True).to_str()))
+    yield from ((kind, json.loads(undecoded(tokenizer).to_str())) for kind, tokenizer in {
+        "bytes_without_decoder": trained(prose, [byte_level(regex=True)]),
+        "marks_without_decoder": over_characters(prose, legacy=False, byte_fallback=False),
+        "fallback_without_decoder": over_characters(prose, legacy=True),
+        "suffix_without_decoder": marked(prose, byte_alphabet=False, end_of_word_suffix="</w>"),
+    }.items())
 
 
 def sentencepiece_file(own):
@@ -524,6 +544,8 @@ def main():
         if kind == "sentencepiece":
             open(os.path.join(folder_of(kind), "tokenizer.model"), "wb").write(sentencepiece_file(spec))
         tokenizer = Tokenizer.from_file(path)
+        if kind in JOINED:
+            tokenizer.decoder = JOINED[kind]
         # A tokenizer.json of that kind begins anew after a name.
         chosen = [text for text in [*texts(number, assigned, strings), long_text]
                   if kind != "sentencepiece" or not any(name in text for name in ("<s>", "</s>", "<unk>"))]
