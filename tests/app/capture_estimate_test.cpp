@@ -7,6 +7,7 @@
 
 #include "capture/capture.h"
 #include "capture_estimator.h"
+#include "checkpoint_files.h"
 
 namespace headscope::app {
 namespace {
@@ -44,6 +45,26 @@ TEST(CaptureEstimate, IsOfOneDeviceWhereOneHoldsTheModel) {
 TEST(CaptureEstimate, NamesNoDeviceAndNoTimeOfASpreadModel) {
   ExpectCost(EstimateOn({CudaDevice(0), kCpu}), false, 0);
   ExpectCost(EstimateOn({CudaDevice(0), CudaDevice(1)}), false, 0);
+}
+
+TEST(CaptureEstimate, LayersThatAreNotRunTakeNoTimeAndNoCache) {
+  CaptureEstimator estimator;
+  ui::CaptureSettings settings;
+  settings.model_dir = ReferenceModel();
+  settings.prompt_ids.assign(4096, 5);
+  settings.rows = "last:1";
+  settings.output_path = "unwritten.h5";
+  const auto of = [&](const char* layers) {
+    settings.layers = layers;
+    return estimator.Estimate(settings);
+  };
+  const ui::CaptureEstimate first = of("0"), last = of("9");  // of ten that are alike
+  EXPECT_NEAR(last.seconds / first.seconds, 10, 0.1);
+  const model::AttentionLayer facts = model::ReadModelConfig(settings.model_dir).layers.front();
+  EXPECT_EQ(last.memory_bytes - first.memory_bytes,
+            int64_t{9} * 4 * 4096 * facts.num_kv_heads * (facts.head_dim + facts.v_head_dim));
+  settings.decode_tokens = 1;
+  EXPECT_GT(of("0").seconds, last.seconds) << "a token that is generated needs all of them";
 }
 
 }  // namespace

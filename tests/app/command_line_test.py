@@ -58,6 +58,9 @@ class Results(TraceCase):
         self.assertEqual(self.names(), before)
         for line in ("layers     0,2\n", "heads      2-3 (KV 1)\n", "rows       0:4,6:8\n", "values     fp32\n", "q, k, v, lse, pre-rope\n", "6 query rows", "memory     about ", "time       about "):
             self.assertIn(line, shown)
+        # Layers above the last that is recorded are not run, and have no cache: 8 MiB each here.
+        first, last = (float(re.search(r"memory     about (\S+) MiB", run("capture", MODEL, "--task", "kv", "--length", 4096, "--layers", layer, "-o", out, "--dry-run").stdout).group(1)) for layer in (0, 9))
+        self.assertGreater(last - first, 8 * 9 - 1)
         run(*command)
         info = json.loads(run("info", out, "--json").stdout)
         self.assertEqual((info["layers"], info["qo_heads"], info["kv_heads"], info["num_rows"], info["encoding"]), ([0, 2], [2, 3], [1], 6, "fp32"))
