@@ -118,6 +118,29 @@ TEST_F(PaneReachTest, ThePaletteSaysWhyACommandCannotBeHad) {
   EXPECT_EQ(run, 1);
 }
 
+// One letter listed every one of them, in the menus' order.
+TEST_F(PaneReachTest, WhatCannotBeHadIsRankedAndEndsAtTheSameLine) {
+  QWidget window;
+  window.resize(800, 600);
+  QList<QAction*> actions;
+  for (int i = 0; i < 230; ++i) {
+    actions.append(new QAction(QStringLiteral("Do task %1").arg(i), &window));
+    ui::Allow(actions.back(), i < 10, QStringLiteral("nothing is open"));
+  }
+  actions.append(new QAction(QStringLiteral("Task"), &window));
+  ui::Allow(actions.back(), false, QStringLiteral("nothing is open"));
+  ui::CommandPalette palette(&window);
+  palette.Open({{QStringLiteral("task"), actions}}, {});
+  auto* input = palette.findChild<QLineEdit*>(QStringLiteral("paletteInput"));
+  const auto* list = palette.findChild<QListWidget*>(QStringLiteral("paletteList"));
+  input->setText(QStringLiteral("task"));
+  ASSERT_EQ(list->count(), 201);
+  EXPECT_EQ(list->item(9)->text(), QStringLiteral("Do task 9")) << "what can be had comes first";
+  EXPECT_EQ(list->item(10)->text(), QStringLiteral("Task – unavailable: nothing is open"));
+  EXPECT_EQ(list->item(199)->flags(), Qt::NoItemFlags);
+  EXPECT_EQ(list->item(200)->text(), QStringLiteral("31 more match: type more letters"));
+}
+
 TEST_F(PaneReachTest, AMethodIsFoundByAWordOfItsPaper) {
   ASSERT_NO_FATAL_FAILURE(Open());
   Press(Qt::Key_P, Qt::ControlModifier | Qt::ShiftModifier);

@@ -126,8 +126,7 @@ void CommandPalette::Rank(const QString& typed) {
     qsizetype entry = -1;
     qsizetype length = 0;
   };
-  std::vector<Ranked> ranked;
-  QList<const QAction*> unavailable;
+  std::vector<Ranked> ranked, unavailable;
   // What only its help names ("roofline", a word of a method's paper) comes last.
   const auto score_of = [&pattern](const QString& text, const QString& help) {
     const int score = FuzzyScore(pattern, text);
@@ -143,10 +142,11 @@ void CommandPalette::Rank(const QString& typed) {
         !pattern.isEmpty())
       score = std::numeric_limits<int>::max();
     if (score < 0) continue;
+    const Ranked found{score, &one, -1, PlainText(*action).size()};
     if (action->isEnabled()) {
-      ranked.push_back({score, &one, -1, PlainText(*action).size()});
+      ranked.push_back(found);
     } else if (!pattern.isEmpty() || !category.isEmpty()) {
-      unavailable.append(action);
+      unavailable.push_back(found);
     }
   }
   for (qsizetype entry = 0; entry < entries_.size(); ++entry) {
@@ -157,11 +157,16 @@ void CommandPalette::Rank(const QString& typed) {
   }
   // Of what fits equally well the shortest, of which the letters are the largest part: "maps" is Go to Maps before it
   // is Width of exported pictures. Without letters the order is the menus'.
-  std::stable_sort(ranked.begin(), ranked.end(), [&pattern](const Ranked& a, const Ranked& b) {
+  const auto fits_better = [&pattern](const Ranked& a, const Ranked& b) {
     return a.score != b.score ? a.score > b.score : !pattern.isEmpty() && a.length < b.length;
-  });
-  const size_t left_out = ranked.size() - std::min(ranked.size(), kMostShown);
-  ranked.resize(ranked.size() - left_out);
+  };
+  std::stable_sort(ranked.begin(), ranked.end(), fits_better);
+  std::stable_sort(unavailable.begin(), unavailable.end(), fits_better);
+  // What can be had comes first, and what cannot has the lines that are left.
+  const size_t found = ranked.size() + unavailable.size();
+  ranked.resize(std::min(ranked.size(), kMostShown));
+  unavailable.resize(std::min(unavailable.size(), kMostShown - ranked.size()));
+  const size_t left_out = found - ranked.size() - unavailable.size();
   list_->clear();
   for (const Ranked& one : ranked) {
     if (one.action != nullptr) {
@@ -186,12 +191,14 @@ void CommandPalette::Rank(const QString& typed) {
     item->setToolTip(text);
   };
   if (ranked.empty() && unavailable.empty()) say(tr("Nothing matches: type fewer letters, or a head's layer:head"));
+  for (const Ranked& one : unavailable) {
+    const QAction& action = *one.action->action;
+    say(tr("%1 – unavailable: %2").arg(PlainText(action), WhyNotAllowed(action)));
+  }
   if (left_out > 0) {
     say(left_out == 1 ? tr("1 more matches: type more letters")
                       : tr("%1 more match: type more letters").arg(CountText(static_cast<qint64>(left_out))));
   }
-  for (const QAction* action : unavailable)
-    say(tr("%1 – unavailable: %2").arg(PlainText(*action), WhyNotAllowed(*action)));
   list_->setCurrentRow(0);
 }
 
