@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <sstream>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -44,6 +45,18 @@ TEST(OverlayInks, StandOutFromTheirGround) {
   EXPECT_GE(ContrastOf(kLightGroundInks.accent, {239, 239, 239}), 3);
 }
 
+std::vector<std::string> SplitLines(const std::string& lines) {
+  std::vector<std::string> split;
+  std::istringstream stream(lines);
+  for (std::string line; std::getline(stream, line);) split.push_back(line);
+  return split;
+}
+
+std::string WithoutBreaks(std::string text) {
+  std::erase_if(text, [](char c) { return c == ' ' || c == '\n'; });
+  return text;
+}
+
 // "(2." stood at the end of a line and "1×)" below it.
 TEST(PanelText, LinesBreakAtSpacesAlone) {
   ImGuiContext* const context = ImGui::CreateContext();
@@ -60,20 +73,63 @@ TEST(PanelText, LinesBreakAtSpacesAlone) {
     ImGui::Begin(("of " + std::to_string(wide)).c_str(), nullptr, ImGuiWindowFlags_NoSavedSettings);
     const float room = ImGui::GetContentRegionAvail().x;
     std::string lines = InLines(text);
-    size_t begin = 0;
-    for (size_t end = 0; end != std::string::npos; begin = end + 1) {
-      end = lines.find('\n', begin);
-      const std::string line = lines.substr(begin, end - begin);
-      EXPECT_TRUE(line.find(' ') == std::string::npos || TextSize(line).x <= room) << wide << ": " << line;
+    for (const std::string& line : SplitLines(lines)) EXPECT_LE(TextSize(line).x, room) << wide << ": " << line;
+    bool all_have_room = true;
+    std::istringstream words(text);
+    for (std::string word; words >> word;) all_have_room = all_have_room && TextSize(word).x <= room;
+    if (all_have_room) {
+      std::replace(lines.begin(), lines.end(), '\n', ' ');
+      EXPECT_EQ(lines, text) << "no word is taken apart, or lost";
+    } else {
+      EXPECT_EQ(WithoutBreaks(lines), WithoutBreaks(text)) << wide;
     }
-    std::replace(lines.begin(), lines.end(), '\n', ' ');
-    EXPECT_EQ(lines, text) << "no word is taken apart, or lost";
     ImGui::End();
   }
   ImGui::Begin("lines");
   EXPECT_EQ(InLines("a\n\nb"), "a\n\nb") << "breaks that are there stay";
   EXPECT_EQ(InLines(""), "");
   ImGui::End();
+  ImGui::EndFrame();
+  ImGui::DestroyContext(context);
+}
+
+// A method's parameters have no spaces: what no line had room for was cut off at the panel's edge.
+TEST(PanelText, AWordThatNoLineHasRoomForIsBroken) {
+  ImGuiContext* const context = ImGui::CreateContext();
+  ImGuiIO& io = ImGui::GetIO();
+  io.IniFilename = nullptr;
+  io.DisplaySize = {800, 600};
+  unsigned char* pixels = nullptr;
+  int width = 0, height = 0;
+  io.Fonts->GetTexDataAsRGBA32(&pixels, &width, &height);
+  std::string parameters, plain, two_bytes;
+  for (int i = 0; i < 10; ++i) parameters += "a=1,b=2,";
+  for (int i = 0; i < 80; ++i) plain += 'x';
+  for (int i = 0; i < 80; ++i) two_bytes += "é";
+  ImGui::NewFrame();
+  // 4.5 is narrower than a character, of which a line has one all the same.
+  for (const float room : {4.5f, 60.0f, 101.5f, 200.0f, 333.0f}) {
+    ImGui::SetNextWindowSize({room + 2 * ImGui::GetStyle().WindowPadding.x, 400});
+    ImGui::PushStyleVar(ImGuiStyleVar_WindowMinSize, {1, 1});
+    ImGui::Begin(("of " + std::to_string(room)).c_str(), nullptr, ImGuiWindowFlags_NoSavedSettings);
+    ImGui::PopStyleVar();
+    const float had = ImGui::GetContentRegionAvail().x;
+    for (const std::string& text :
+         {"set " + parameters + " end", "set " + plain + " end", "set " + two_bytes + " end"}) {
+      const std::string lines = InLines(text);
+      EXPECT_EQ(WithoutBreaks(lines), WithoutBreaks(text)) << "nothing is lost";
+      for (const std::string& line : SplitLines(lines)) {
+        const bool is_one = line.size() == 1 || line == "é";
+        EXPECT_TRUE(is_one || TextSize(line).x <= had) << had << ": " << line;
+        EXPECT_NE(static_cast<unsigned char>(line.front()) & 0xc0, 0x80) << "a character is whole: " << line;
+      }
+    }
+    if (room >= 60) {
+      for (const std::string& line : SplitLines(InLines(parameters)))
+        EXPECT_EQ(line.back(), ',') << room << ": " << line;
+    }
+    ImGui::End();
+  }
   ImGui::EndFrame();
   ImGui::DestroyContext(context);
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <utility>
 
@@ -40,8 +41,23 @@ inline ImU32 ProblemInk() {
   return PanelInk(IM_COL32(176, 24, 16, 255), IM_COL32(255, 140, 120, 255));
 }
 
-// The text in lines that fit into what is left of the window's width, broken at spaces alone. Dear ImGui's own wrapping
-// breaks behind every point: "2." and, below it, "1×".
+// How much of a word that is wider than the room stands on one line: up to its last comma or slash there, for such
+// words are lists of parameters and paths; else as many characters as fit. One at least.
+inline size_t BytesThatFit(const std::string& word, float width) {
+  const char *const begin = word.c_str(), *const end = begin + word.size(), *fits = begin;
+  ImGui::GetFont()->CalcTextSizeA(ImGui::GetFontSize(), std::floor(width), 0, begin, end, &fits);
+  auto bytes = static_cast<size_t>(fits - begin);
+  if (bytes == 0) {
+    const auto is_inside_character = [&] { return (static_cast<unsigned char>(word[bytes]) & 0xc0) == 0x80; };
+    for (bytes = 1; bytes < word.size() && is_inside_character();) ++bytes;
+    return bytes;
+  }
+  const size_t mark = word.find_last_of(",/", bytes - 1);
+  return mark == std::string::npos || mark == 0 ? bytes : mark + 1;  // a path begins with one
+}
+
+// The text in lines that fit into what is left of the window's width, broken at spaces, and elsewhere only inside a
+// word that no line has room for. Dear ImGui's own wrapping breaks behind every point: "2." and, below it, "1×".
 inline std::string InLines(const std::string& text) {
   const float width = ImGui::GetContentRegionAvail().x;
   std::string lines, line;
@@ -57,6 +73,14 @@ inline std::string InLines(const std::string& text) {
       line = word;
     } else {
       line = longer;
+    }
+    // Of several words the line fits, so this is one.
+    while (!line.empty() && ImGui::CalcTextSize(line.c_str()).x > width) {
+      const size_t bytes = BytesThatFit(line, width);
+      if (bytes == line.size()) break;
+      lines += line.substr(0, bytes);
+      lines += '\n';
+      line.erase(0, bytes);
     }
     if (end < text.size() && text[end] == '\n') {
       lines += std::exchange(line, {});
