@@ -135,6 +135,7 @@ Status LiveHead::Run(const kernels::SparseIndexView& index, int32_t num_threads,
                      LiveRun* run) {
   if (Status status = CheckPrefillHead(*head_); !status.ok()) return status;
   const std::lock_guard lock(mutex_);
+  if (forgets_times_.exchange(false)) dense_times_.Forget();
   const int64_t width = head_->ValueDim();
   std::vector<float> o(static_cast<size_t>(head_->num_rows * width));
   kernels::AttentionOutput output;

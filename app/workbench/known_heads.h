@@ -25,7 +25,7 @@ class KnownHeads {
   void Request(std::shared_ptr<OpenedTrace> trace, const std::string& cache_dir,
                ui::Reply<analysis::HeadStatistics> one, std::function<void()> finished,
                ui::Reply<ui::ProgressReport> progress);
-  void Cancel() { job_.Cancel(); }
+  void Cancel(std::function<void()> ended) { job_.Cancel(std::move(ended)); }
   void Forget();            // the trace is another one now; nothing is computed any more
   void CountAsForgotten();  // the window has let go of them, too
 

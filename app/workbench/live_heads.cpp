@@ -36,6 +36,11 @@ analysis::LiveRun LiveHeads::Run(ui::MapView view, const analysis::HeadTensorsPt
   return run;
 }
 
+void LiveHeads::ForgetDenseTimes(ui::MapView view) {
+  const std::lock_guard lock(mutex_);
+  if (const auto live = heads_[static_cast<size_t>(view)].lock()) live->ForgetDenseTimes();
+}
+
 void LiveHeads::Clear() {
   const std::lock_guard lock(mutex_);
   for (std::weak_ptr<analysis::LiveHead>& held : heads_) {

@@ -27,6 +27,7 @@ class LiveHeads {
   // CancelledError.
   analysis::LiveRun Run(ui::MapView view, const analysis::HeadTensorsPtr& head, const kernels::SparseIndex& index,
                         const std::stop_token& stop);
+  void ForgetDenseTimes(ui::MapView view);  // as Workbench's
   void Clear();
 
  private:

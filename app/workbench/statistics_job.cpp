@@ -75,6 +75,13 @@ void StatisticsJob::Cancel() {
   gate_->opened.notify_all();
 }
 
+void StatisticsJob::Cancel(std::function<void()> ended) {
+  Cancel();
+  // The queue's one worker comes to it behind the head under way.
+  queue_.Submit(
+      "ended", 0, [](const std::stop_token&) {}, std::move(ended));
+}
+
 void StatisticsJob::Pause() {
   const std::lock_guard lock(gate_->mutex);
   ++gate_->pauses;

@@ -49,6 +49,7 @@ class StatisticsJob {
   // Callbacks come on the UI thread. A new start cancels the one before.
   void Start(std::shared_ptr<OpenedTrace> trace, const std::string& cache_dir, Callbacks callbacks);
   void Cancel();
+  void Cancel(std::function<void()> ended);  // which is called when nothing is computed any more
   // While paused no job of the gate computes statistics; the heads under way start again later. From any thread; calls
   // nest.
   void Pause();

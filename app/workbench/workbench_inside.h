@@ -149,7 +149,7 @@ class TraceWorkbench : public ui::Workbench {
                          ui::Reply<ui::ProgressReport> progress) override {
     if (trace_) heads_.Request(trace_, options_.cache_dir, std::move(one), std::move(finished), std::move(progress));
   }
-  void CancelStatistics() override { heads_.Cancel(); }
+  void CancelStatistics(std::function<void()> ended) override { heads_.Cancel(std::move(ended)); }
   std::vector<ui::ClassThreshold> class_thresholds() const override { return HeadClasses::Thresholds(); }
   void SetClassThresholds(const std::vector<double>& values, std::vector<analysis::HeadStatistics>* heads) override {
     heads_.SetThresholds(values, heads);
@@ -203,6 +203,7 @@ class TraceWorkbench : public ui::Workbench {
                       const kernels::ParameterValues& values, int64_t mask_id, ui::Reply<analysis::LiveRun> done,
                       ui::ErrorReply failed) override;
   void CancelLiveRun(ui::MapView view) override { queue_.Cancel(kLivePrefix + ViewName(view)); }
+  void ForgetDenseTimes(ui::MapView view) override { live_heads_.ForgetDenseTimes(view); }
   void RequestLostKeys(analysis::HeadId head, int64_t mask_id, int64_t row,
                        ui::Reply<std::vector<ui::LostKey>> done) override;
   void MeetTarget(analysis::HeadId head, const std::string& method, const kernels::ParameterValues& values,

@@ -135,6 +135,11 @@ TEST(DenseTimes, AreTheMedianOfTheLastFewOfHalfAMinute) {
   times.Add(70, now += std::chrono::seconds(60));
   EXPECT_EQ(times.count(), 1);
   EXPECT_EQ(times.MedianMs(), 70);
+  times.Forget();
+  EXPECT_TRUE(times.IsDue(now)) << "the machine has become quiet";
+  EXPECT_EQ(times.count(), 0);
+  times.Add(30, now);
+  EXPECT_EQ(times.MedianMs(), 30);
 }
 
 // What dense takes is known anew beside later runs, and the error is still held against the same outputs.
@@ -152,6 +157,12 @@ TEST(LiveRun, DenseIsTimedAgain) {
   EXPECT_EQ(later.dense_times, at_once.dense_times + 1);
   EXPECT_GE(later.dense_age_s, 0.5);
   EXPECT_GT(later.dense_attend_ms, 0);
+  EXPECT_EQ(later.relative_error, first.relative_error);
+  // What was timed beside other work says nothing of a machine that has become quiet.
+  live.ForgetDenseTimes();
+  ASSERT_TRUE(live.Run(selected.index.View(), 2, {}, &later).ok());
+  EXPECT_EQ(later.dense_times, 1);
+  EXPECT_LT(later.dense_age_s, 0.5);
   EXPECT_EQ(later.relative_error, first.relative_error);
 }
 

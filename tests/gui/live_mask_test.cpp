@@ -169,6 +169,36 @@ TEST_F(LiveMaskTest, TheErrorBesideTheSlidersIsThatOfAMeasuredRun) {
   }
 }
 
+// A method that was timed on a quiet machine stood beside dense attention that was timed beside the statistics: "2.0x".
+TEST_F(LiveMaskTest, WhatRanBesideTheStatisticsRunsAgainWhenTheyAreStopped) {
+  OpenWindow(ShippedTrace());
+  const ui::MethodTrial& trial = window_->state()->trial;
+  ASSERT_TRUE(WaitFor([&] { return trial.live().has_value() && !trial.live_pending(); }, 60000)) << trial.live_error();
+  ASSERT_FALSE(window_->store()->HasAllStatistics());
+  bool runs_again = false;
+  const QObject watch;
+  QObject::connect(&trial, &ui::MethodTrial::Changed, &watch, [&] { runs_again = runs_again || trial.live_pending(); });
+  window_->commands()[ui::Command::kCancelWork]->trigger();
+  EXPECT_TRUE(WaitFor([&] { return runs_again; }, 60000));
+  ASSERT_TRUE(WaitForCanvas(60000));
+  ASSERT_TRUE(trial.live()) << trial.live_error();
+  // Dense attention is timed anew, however often it was before.
+  ui::MethodTrial& moved = window_->state()->trial;
+  ASSERT_TRUE(moved.SelectMethod("a-shape"));
+  int local = 100;
+  ASSERT_TRUE(WaitFor(
+      [&] {
+        if (!trial.mask_pending() && !trial.live_pending() && trial.live()->dense_times < 2)
+          moved.SetValue("n_local", ++local);
+        return trial.live() && trial.live()->dense_times >= 2;
+      },
+      60000));
+  ASSERT_TRUE(WaitForCanvas(60000));
+  window_->state()->RunLiveAgain();
+  ASSERT_TRUE(WaitForCanvas(60000));
+  EXPECT_EQ(trial.live()->dense_times, 1);
+}
+
 TEST_F(LiveMaskTest, NoKernelFollowsWhereThatIsSwitchedOff) {
   OpenHead();
   const QRectF box = canvas_->PanelControl(QStringLiteral("live"));

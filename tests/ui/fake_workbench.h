@@ -60,7 +60,7 @@ class FakeWorkbench : public Workbench {
   std::vector<TileRequest> tile_requests;  // all, in order
   int num_cancelled_tile_batches = 0;
   int num_mask_requests = 0, num_runs = 0, num_cancelled_runs = 0;
-  int num_live_runs = 0, num_cancelled_live_runs = 0;
+  int num_live_runs = 0, num_cancelled_live_runs = 0, num_forgotten_dense_times = 0;
   bool fail_next_live_run = false;
   int last_repeats = 0;
   int num_tuned = 0, num_thumbnails = 0, num_closed_views = 0;
@@ -114,7 +114,7 @@ class FakeWorkbench : public Workbench {
   void OpenTrace(const std::string& path, Reply<TraceSummary> done, ErrorReply failed) override;
   void RequestStatistics(Reply<analysis::HeadStatistics> one, std::function<void()> finished,
                          Reply<ProgressReport> progress) override;
-  void CancelStatistics() override {}
+  void CancelStatistics(std::function<void()> ended) override { ended(); }
   std::vector<ClassThreshold> class_thresholds() const override {
     return {{"near_mass", "sink+local: at least this is near", 0.5}, {"far_mass", "vertical-slash", 0.25}};
   }
@@ -185,6 +185,7 @@ class FakeWorkbench : public Workbench {
                       const kernels::ParameterValues& values, int64_t mask_id, Reply<analysis::LiveRun> done,
                       ErrorReply failed) override;
   void CancelLiveRun(MapView view) override;
+  void ForgetDenseTimes(MapView) override { ++num_forgotten_dense_times; }
   void RequestThumbnail(analysis::HeadId head, Reply<ThumbnailPtr> done, ErrorReply failed) override;
   void CancelThumbnails() override {}
   Exact ExactScore(analysis::HeadId head, int64_t row, int64_t column) override;

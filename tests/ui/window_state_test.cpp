@@ -208,19 +208,31 @@ TEST_F(WindowStateTest, ALiveRunBesideOtherWorkIsDoneAgainWhenThatHasEnded) {
   state_.heads.Select({0, 1});
   workbench_.DeliverReplies(1);
   ASSERT_TRUE(trial.live_pending());
+  const int forgotten = workbench_.num_forgotten_dense_times, cancelled = workbench_.num_cancelled_live_runs;
   trial.RunLiveAgain();
-  EXPECT_EQ(workbench_.num_live_runs, 1) << "the first is under way";
+  EXPECT_EQ(workbench_.num_live_runs, 2) << "the first, which was under way, met the other work";
+  EXPECT_EQ(workbench_.num_cancelled_live_runs, cancelled + 1);
+  EXPECT_EQ(workbench_.num_forgotten_dense_times, forgotten + 1);
   Deliver();
   ASSERT_TRUE(trial.live());
   trial.RunLiveAgain();
-  EXPECT_EQ(workbench_.num_live_runs, 2);
+  EXPECT_EQ(workbench_.num_live_runs, 3);
+  EXPECT_EQ(workbench_.num_forgotten_dense_times, forgotten + 2) << "of dense attention, too";
   EXPECT_TRUE(trial.live_pending());
   EXPECT_TRUE(trial.live()) << "its numbers stay until the new ones are there";
   Deliver();
   EXPECT_FALSE(trial.live_pending());
+  // A new mask is on its way: one run follows it, beside dense attention that is timed then.
+  trial.SetValue("window", 24);
+  ASSERT_TRUE(trial.mask_pending());
+  trial.RunLiveAgain();
+  EXPECT_EQ(workbench_.num_live_runs, 3);
+  EXPECT_EQ(workbench_.num_forgotten_dense_times, forgotten + 3);
+  Deliver();
+  EXPECT_EQ(workbench_.num_live_runs, 4);
   trial.SetLiveWanted(false);
   trial.RunLiveAgain();
-  EXPECT_EQ(workbench_.num_live_runs, 2);
+  EXPECT_EQ(workbench_.num_live_runs, 4);
 }
 
 TEST_F(WindowStateTest, WhatIsOfTheOpenTracesLengthIsNamed) {

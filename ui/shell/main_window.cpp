@@ -93,7 +93,7 @@ MainWindow::MainWindow(Workbench* workbench, const QString& session_path)
 
 MainWindow::~MainWindow() {
   hide();
-  workbench_->CancelStatistics();
+  workbench_->CancelStatistics([] {});
   workbench_->SetBackgroundErrorHandler({});
   workbench_->SetWhenDrawn({});
   canvas_->SetWorkbench(nullptr);

@@ -262,7 +262,7 @@ void MainWindow::OtherTraceOpened(const TraceSummary& trace) {
   commands_[Command::kSplitFollows]->setChecked(true);
   other_workbench_->RequestStatistics(
       WhileAlive(this, [this](const analysis::HeadStatistics& statistics) { state_.heads.AddOther(statistics); }),
-      [] {}, [](const ProgressReport&) {});
+      WhileAlive(this, [this] { state_.RunLiveAgain(); }), [](const ProgressReport&) {});
   if (state_.heads.selected()) ShowReference(map, *state_.heads.selected());
   notice_->ShowMessage(tr("The second map and the head colours now compare with %1 (%2, %3 tokens).")
                            .arg(Shown(QFileInfo(QString::fromStdString(trace.path)).fileName()),
@@ -276,7 +276,7 @@ void MainWindow::CloseOtherTrace() {
   commands_[Command::kHeadDifferences]->setChecked(false);
   if (other_workbench_ == nullptr) return;
   state_.heads.SetOther(std::nullopt);
-  other_workbench_->CancelStatistics();
+  other_workbench_->CancelStatistics([] {});
   if (!others_.empty()) {
     HeadCanvas* const map = others_.front();
     const kernels::MethodSpec* const spec = state_.references.front().method();

@@ -204,7 +204,7 @@ void MainWindow::ChooseFirstHead() {
 
 void MainWindow::RequestStatistics() {
   progress_->Begin(kStatisticsWork, [this] {
-    workbench_->CancelStatistics();
+    workbench_->CancelStatistics(WhileAlive(this, [this] { state_.RunLiveAgain(); }));
     progress_->End(kStatisticsWork);
     notice_->ShowOffer(tr("Statistics stopped. The remaining heads keep their quick estimates."), tr("Resume"),
                        [this] { RequestStatistics(); });
@@ -218,8 +218,7 @@ void MainWindow::RequestStatistics() {
       WhileAlive(this,
                  [this] {
                    progress_->End(kStatisticsWork);
-                   state_.trial.RunLiveAgain();
-                   for (MethodTrial& other : state_.references) other.RunLiveAgain();
+                   state_.RunLiveAgain();
                  }),
       WhileAlive(this, [this](const ProgressReport& report) { progress_->Update(kStatisticsWork, report); }));
 }

@@ -128,7 +128,7 @@ class WindowBench {
     if (is_refused()) return Fail(refused.toStdString());
     if (!settled) return Fail(options_.trace + ": no picture within ten minutes; is it a trace with query rows?");
     // The statistics of all heads would compete with what is timed from here on.
-    workbench_->CancelStatistics();
+    workbench_->CancelStatistics([] {});
     const TraceSummary& trace = window_->store()->trace();
     result_.num_tokens = trace.num_tokens;
     result_.num_rows = trace.num_rows;

@@ -166,7 +166,9 @@ void MethodTrial::SetMeasuring(bool measuring) {
 }
 
 void MethodTrial::RunLiveAgain() {
-  if (!live_ || live_pending_ || mask_pending_) return;
+  if (workbench_ == nullptr) return;
+  workbench_->ForgetDenseTimes(view_);
+  if (mask_pending_ || (!live_ && !live_pending_)) return;  // of a mask on its way the run is yet to come
   RequestLive();
   Q_EMIT Changed();
 }

@@ -111,7 +111,8 @@ class MethodTrial : public QObject {
   // Something is measured, and has the machine to itself: a run under way is given up, and the last one that was wanted
   // meanwhile follows when that is over.
   void SetMeasuring(bool measuring);
-  // What was run beside other work, which has ended: its times were of a busy machine. Nothing where nothing was run.
+  // What was run beside other work, which has ended, or still runs: its times are of a busy machine, and so are those
+  // of dense attention. Nothing is run where nothing was.
   void RunLiveAgain();
   bool live_waits() const { return live_waits_; }
 

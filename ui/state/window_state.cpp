@@ -169,6 +169,11 @@ void WindowState::GoToNote(const TraceNote& note) {
     Q_EMIT PlaceWanted(note.row_begin, note.row_end, note.column_begin, note.column_end);
 }
 
+void WindowState::RunLiveAgain() {
+  trial.RunLiveAgain();
+  for (MethodTrial& reference : references) reference.RunLiveAgain();
+}
+
 void WindowState::StepHead(int step) {
   if (!heads.selected()) return;
   if (const auto head = heads.Neighbour(*heads.selected(), step)) heads.Select(*head);

@@ -55,6 +55,8 @@ class WindowState : public QObject {
   void GoToNote(const TraceNote& note);
   // The head `step` places further in the trace.
   void StepHead(int step);
+  // Every map's (MethodTrial::RunLiveAgain).
+  void RunLiveAgain();
 
   Workbench* const workbench;
   HeadStore heads;

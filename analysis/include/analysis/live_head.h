@@ -2,6 +2,7 @@
 // Runs that follow a slider: the executor, once, on what a mask keeps, and its output beside dense attention's.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <deque>
@@ -32,6 +33,7 @@ class DenseTimes {
 
   bool IsDue(Moment now) const;
   void Add(double milliseconds, Moment now);
+  void Forget() { times_.clear(); }
   double MedianMs() const;  // 0: none
   int32_t count() const { return static_cast<int32_t>(times_.size()); }
   double OldestSeconds(Moment now) const;
@@ -64,6 +66,9 @@ class LiveHead {
   // other rows or columns; cancelled, and *run is then unchanged.
   kernels::Status Run(const kernels::SparseIndexView& index, int32_t num_threads, const std::stop_token& stop,
                       LiveRun* run);
+  // What dense attention took met other work, which has ended: the next run that begins times it anew. Does not wait
+  // for the one under way, whose times are forgotten as well.
+  void ForgetDenseTimes() { forgets_times_ = true; }
   int64_t Bytes() const;  // of the outputs that are held once it has run
 
  private:
@@ -85,6 +90,7 @@ class LiveHead {
   std::mutex mutex_;
   std::vector<float> dense_;  // [checked rows, v_head_dim], one block of rows after the other; empty: not known yet
   DenseTimes dense_times_;
+  std::atomic<bool> forgets_times_ = false;
 };
 
 // The same of a decode method: its last `decode_rows` recorded rows, one generation step each, as PreviewDecode walks

@@ -465,7 +465,8 @@ class Workbench {
   virtual void RequestStatistics(Reply<analysis::HeadStatistics> one, std::function<void()> finished,
                                  Reply<ProgressReport> progress) = 0;
 
-  virtual void CancelStatistics() = 0;  // what is known so far stays known
+  // What is known so far stays known. `ended`: the last of the work is over, a moment later.
+  virtual void CancelStatistics(std::function<void()> ended) = 0;
 
   // With their defaults.
   virtual std::vector<ClassThreshold> class_thresholds() const = 0;
@@ -518,6 +519,9 @@ class Workbench {
                               const kernels::ParameterValues& values, int64_t mask_id, Reply<analysis::LiveRun> done,
                               ErrorReply failed) = 0;
   virtual void CancelLiveRun(MapView view) = 0;
+  // What its live runs have been compared with met other work, which has ended: dense attention is timed anew beside
+  // the next one. Never waits.
+  virtual void ForgetDenseTimes(MapView view) = 0;
   // No tiles of the mask will be asked for any more.
   virtual void ForgetMask(int64_t mask_id) = 0;
   // Of one recorded row that the mask is about: the keys that it leaves out, the most probable first, at most
