@@ -83,9 +83,12 @@ void StatisticsJob::Cancel(std::function<void()> ended) {
 }
 
 void StatisticsJob::Pause() {
-  const std::lock_guard lock(gate_->mutex);
-  ++gate_->pauses;
-  for (StatisticsJob* job : gate_->jobs) job->stop_head_.request_stop();
+  {
+    const std::lock_guard lock(gate_->mutex);
+    ++gate_->pauses;
+    for (StatisticsJob* job : gate_->jobs) job->stop_head_.request_stop();
+  }
+  const std::lock_guard returned(gate_->returning);
 }
 
 void StatisticsJob::Resume() {

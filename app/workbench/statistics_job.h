@@ -32,6 +32,7 @@ struct MeasuringGate {
   std::condition_variable opened;
   int32_t pauses = 0;
   std::set<StatisticsJob*> jobs;
+  std::mutex returning;  // held while memory goes back to the system (PageReturner), and never waited for under `mutex`
 };
 
 class StatisticsJob {
@@ -50,8 +51,8 @@ class StatisticsJob {
   void Start(std::shared_ptr<OpenedTrace> trace, const std::string& cache_dir, Callbacks callbacks);
   void Cancel();
   void Cancel(std::function<void()> ended);  // which is called when nothing is computed any more
-  // While paused no job of the gate computes statistics; the heads under way start again later. From any thread; calls
-  // nest.
+  // While paused no job of the gate computes statistics; the heads under way start again later. Nor does memory go back
+  // to the system: waits for the few milliseconds of what is under way. From any thread but the UI's; calls nest.
   void Pause();
   void Resume();
 

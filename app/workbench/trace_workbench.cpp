@@ -170,7 +170,6 @@ void TraceWorkbench::DescribeModel(const std::string& model_dir, ui::Reply<ui::M
 }
 
 std::unique_ptr<ui::Workbench> MakeTraceWorkbench(const WorkbenchOptions& options, ui::PostFunction post) {
-  MapLargeBlocks();
   return std::make_unique<TraceWorkbench>(options, std::move(post));
 }
 

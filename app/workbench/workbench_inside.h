@@ -87,6 +87,7 @@ inline std::shared_ptr<std::vector<kernels::MethodSpec>> RegisteredMethods() {
 struct SharedAmongTraces {
   std::shared_ptr<ui::MemoryBudget> memory = std::make_shared<ui::MemoryBudget>();
   std::shared_ptr<MeasuringGate> gate = std::make_shared<MeasuringGate>();
+  std::shared_ptr<PageReturner> pages = ReturnWhatLeaves(memory.get(), gate);
   // The registry, and what was made of files since. On the UI thread.
   std::shared_ptr<std::vector<kernels::MethodSpec>> methods = RegisteredMethods();
 };

@@ -50,6 +50,33 @@ TEST(MemoryBudget, TheLeastRecentlyUsedLeavesWhateverCacheItIsIn) {
   EXPECT_EQ(budget.used(), 3 * kBlock);
 }
 
+// Told when it is freed, and not while the budget is locked.
+TEST(MemoryBudget, SaysWhenSoMuchHasLeft) {
+  MemoryBudget budget(2 * kBlock);
+  Cache cache{&budget};
+  int calls = 0;
+  bool freed = false;
+  budget.CallWhenLeft(2 * kBlock, [&] {
+    ++calls;
+    freed = !cache.Holds(1) && budget.used() <= budget.capacity();
+  });
+  for (int i = 0; i < 3; ++i) cache.Add(i, kBlock);
+  EXPECT_EQ(calls, 0) << "one has left";
+  cache.Add(3, kBlock);
+  EXPECT_EQ(calls, 1);
+  EXPECT_TRUE(freed);
+  cache.Add(4, kBlock);
+  EXPECT_EQ(calls, 1) << "counted from the last time";
+  budget.Release(cache.values[4].lock().get());
+  EXPECT_EQ(calls, 2) << "so does what is released";
+  budget.HoldReleased();
+  for (int i = 5; i < 7; ++i) cache.Add(i, kBlock);
+  EXPECT_EQ(calls, 2);
+  for (int i = 5; i < 7; ++i) budget.Release(cache.values[static_cast<size_t>(i)].lock().get());
+  EXPECT_EQ(calls, 2) << "what is held has not been freed";
+  budget.TakeReleased();
+}
+
 TEST(MemoryBudget, NeverExceedsItsCapacityWhateverIsKept) {
   MemoryBudget budget(1000 * kMiB);
   Cache cache{&budget};

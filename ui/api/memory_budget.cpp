@@ -29,11 +29,34 @@ MemoryBudget::Entries MemoryBudget::TakeExcess() {
   return excess;
 }
 
-void MemoryBudget::SetCapacity(int64_t bytes) {
-  Entries excess;
+template <typename Take>
+void MemoryBudget::LetGo(Take take) {
+  std::function<void()> call;
+  {
+    Entries leaving;  // destroyed after the lock
+    const std::lock_guard lock(mutex_);
+    leaving = take();
+    for (const Entry& entry : leaving) left_ += entry.bytes;
+    if (call_ && left_ >= call_after_) {
+      left_ = 0;
+      call = call_;
+    }
+  }
+  if (call) call();
+}
+
+void MemoryBudget::CallWhenLeft(int64_t bytes, std::function<void()> call) {
   const std::lock_guard lock(mutex_);
-  capacity_ = bytes;
-  excess = TakeExcess();
+  left_ = 0;
+  call_after_ = bytes;
+  call_ = std::move(call);
+}
+
+void MemoryBudget::SetCapacity(int64_t bytes) {
+  LetGo([&] {
+    capacity_ = bytes;
+    return TakeExcess();
+  });
 }
 
 int64_t MemoryBudget::capacity() const {
@@ -48,18 +71,18 @@ int64_t MemoryBudget::used() const {
 
 void MemoryBudget::Keep(const std::shared_ptr<const void>& value, int64_t bytes) {
   if (!value) return;
-  Entries excess;  // destroyed after the lock
-  const std::lock_guard lock(mutex_);
-  const auto place = places_.find(value.get());
-  if (place != places_.end()) {
-    entries_.splice(entries_.begin(), entries_, place->second);
-  } else {
-    entries_.push_front({value, bytes, false});
-    places_[value.get()] = entries_.begin();
-    used_ += bytes;
-    unpinned_ += bytes;
-  }
-  excess = TakeExcess();
+  LetGo([&] {
+    const auto place = places_.find(value.get());
+    if (place != places_.end()) {
+      entries_.splice(entries_.begin(), entries_, place->second);
+    } else {
+      entries_.push_front({value, bytes, false});
+      places_[value.get()] = entries_.begin();
+      used_ += bytes;
+      unpinned_ += bytes;
+    }
+    return TakeExcess();
+  });
 }
 
 void MemoryBudget::Use(const void* value) {
@@ -77,15 +100,17 @@ void MemoryBudget::Pin(const void* value, bool pinned) {
 }
 
 void MemoryBudget::Release(const void* value) {
-  Entries released;
-  const std::lock_guard lock(mutex_);
-  const auto place = places_.find(value);
-  if (place == places_.end()) return;
-  used_ -= place->second->bytes;
-  if (!place->second->pinned) unpinned_ -= place->second->bytes;
-  Entries& to = holds_released_ ? released_ : released;
-  to.splice(to.end(), entries_, place->second);
-  places_.erase(place);
+  LetGo([&] {
+    Entries released;
+    const auto place = places_.find(value);
+    if (place == places_.end()) return released;
+    used_ -= place->second->bytes;
+    if (!place->second->pinned) unpinned_ -= place->second->bytes;
+    Entries& to = holds_released_ ? released_ : released;
+    to.splice(to.end(), entries_, place->second);
+    places_.erase(place);
+    return released;
+  });
 }
 
 void MemoryBudget::HoldReleased() {
@@ -102,13 +127,13 @@ std::shared_ptr<void> MemoryBudget::TakeReleased() {
 }
 
 void MemoryBudget::SetFixed(const void* owner, int64_t bytes) {
-  Entries excess;
-  const std::lock_guard lock(mutex_);
-  int64_t& fixed = fixed_[owner];
-  used_ += bytes - fixed;
-  fixed = bytes;
-  if (bytes == 0) fixed_.erase(owner);
-  excess = TakeExcess();
+  LetGo([&] {
+    int64_t& fixed = fixed_[owner];
+    used_ += bytes - fixed;
+    fixed = bytes;
+    if (bytes == 0) fixed_.erase(owner);
+    return TakeExcess();
+  });
 }
 
 }  // namespace headscope::ui

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <map>
 #include <memory>
@@ -50,6 +51,9 @@ class MemoryBudget {
   // trace takes longer than a frame, so another thread does it. Not counted any more. The calls do not nest.
   void HoldReleased();
   std::shared_ptr<void> TakeReleased();
+  // Calls `call` each time that so many bytes have left since the last time, when the last of them are freed (unless
+  // somebody still uses them), on the thread that made them leave. What is held for TakeReleased does not count.
+  void CallWhenLeft(int64_t bytes, std::function<void()> call);
   // Bytes of an owner that cannot leave; 0: none any more.
   void SetFixed(const void* owner, int64_t bytes);
 
@@ -62,6 +66,9 @@ class MemoryBudget {
   using Entries = std::list<Entry>;
   // Takes out what is beyond the capacity, for the caller to let go of without the lock.
   Entries TakeExcess();
+  // Runs `take`, which returns what leaves, under the lock; lets go of that, and makes the call, without.
+  template <typename Take>
+  void LetGo(Take take);
 
   mutable std::mutex mutex_;
   int64_t capacity_;
@@ -71,6 +78,8 @@ class MemoryBudget {
   std::map<const void*, int64_t> fixed_;
   bool holds_released_ = false;
   Entries released_;
+  int64_t left_ = 0, call_after_ = 0;
+  std::function<void()> call_;
 };
 
 }  // namespace headscope::ui
