@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "analysis/compare.h"
+#include "analysis/search.h"
 #include "analysis/sweep.h"
 #include "analysis/types/number_text.h"
 #include "analysis/types/printable.h"
@@ -128,6 +129,7 @@ Tuning QuestionOf(const data::TraceReader& trace, const ui::TuneSettings& settin
   Tuning tuning;
   for (const ui::TuneSettings::Method& method : settings.methods)
     tuning.methods.push_back({ChoiceOf(trace, method), {}});
+  for (const Tuning::Searched& method : tuning.methods) CheckStatus(analysis::CheckSearchable(*method.choice.spec));
   if (tuning.methods.empty()) throw UsageError({.problem = "there is nothing to tune", .remedy = "choose a method"});
   for (const Tuning::Searched& method : tuning.methods) {
     if ((method.choice.decode != nullptr) == tuning.is_decode()) continue;

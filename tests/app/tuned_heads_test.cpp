@@ -203,6 +203,13 @@ TEST_F(TunedHeadsTest, AHeadThatEveryMethodRefusesFails) {
   EXPECT_THAT(failures_.front(), HasSubstr("tidal-decode"));
 }
 
+TEST_F(TunedHeadsTest, AMethodWithoutABudgetIsRefused) {
+  ui::TuneSettings settings;
+  settings.methods = {MethodOf("block-sparse"), MethodOf("hash-sparse")};
+  settings.target = {"cra-p5", 0.7};
+  EXPECT_THROW(Tune(settings), Error);
+}
+
 TEST_F(TunedHeadsTest, WhatIsNotJudgedInAGroupIsRefused) {
   ui::TuneSettings settings;
   settings.in_group = true;
