@@ -39,6 +39,20 @@ kernels::SparseIndexView TilesOf(kernels::SparseIndexView index, int64_t begin, 
   return index;
 }
 
+// Attends, and says what it took. Where that is short it may have met cold caches, or the picture that the slider has
+// changed: it is done once more, and the lesser time counts.
+Status AttendTimed(const kernels::AttentionProblem& problem, const kernels::SparseIndexView& index,
+                   const kernels::AttentionOutput& output, const kernels::RunOptions& options, double* milliseconds) {
+  const Stopwatch watch;
+  if (Status status = kernels::AttendCpu(problem, index, output, options); !status.ok()) return status;
+  *milliseconds = watch.Milliseconds();
+  if (*milliseconds >= LiveHead::kShortMs) return {};
+  const Stopwatch again;
+  if (Status status = kernels::AttendCpu(problem, index, output, options); !status.ok()) return status;
+  *milliseconds = std::min(*milliseconds, again.Milliseconds());
+  return {};
+}
+
 }  // namespace
 
 bool DenseTimes::IsDue(Moment now) const {
@@ -98,11 +112,11 @@ Status LiveHead::AttendChecked(const kernels::SparseIndexView& index, const std:
     outputs->resize(before + static_cast<size_t>((rows.end - rows.begin) * width));
     kernels::AttentionOutput output;
     output.o = kernels::ContiguousTensor<void>(outputs->data() + before, 1, rows.end - rows.begin, width);
-    const Stopwatch watch;
-    if (Status status = kernels::AttendCpu(ProblemOf(rows), TilesOf(index, rows.begin, rows.end), output, {1, stop});
+    double least = 0;
+    if (Status status = AttendTimed(ProblemOf(rows), TilesOf(index, rows.begin, rows.end), output, {1, stop}, &least);
         !status.ok())
       return status;
-    *milliseconds += watch.Milliseconds();
+    *milliseconds += least;
   }
   return {};
 }
@@ -121,9 +135,9 @@ Status LiveHead::AttendDense(int32_t num_threads, const std::stop_token& stop, s
     std::vector<float> o(static_cast<size_t>((rows.end - rows.begin) * width));
     kernels::AttentionOutput output;
     output.o = kernels::ContiguousTensor<void>(o.data(), 1, rows.end - rows.begin, width);
-    const Stopwatch watch;
-    if (Status status = kernels::AttendCpu(problem, index.View(), output, options); !status.ok()) return status;
-    milliseconds += watch.Milliseconds();
+    double least = 0;
+    if (Status status = AttendTimed(problem, index.View(), output, options, &least); !status.ok()) return status;
+    milliseconds += least;
     all.insert(all.end(), o.begin(), o.end());
   }
   *outputs = std::move(all);
@@ -140,11 +154,10 @@ Status LiveHead::Run(const kernels::SparseIndexView& index, int32_t num_threads,
   std::vector<float> o(static_cast<size_t>(head_->num_rows * width));
   kernels::AttentionOutput output;
   output.o = kernels::ContiguousTensor<void>(o.data(), 1, head_->num_rows, width);
-  const Stopwatch watch;
-  if (Status status = kernels::AttendCpu(head_->Problem(), index, output, {num_threads, stop}); !status.ok())
-    return status;
   LiveRun result;
-  result.attend_ms = watch.Milliseconds();
+  if (Status status = AttendTimed(head_->Problem(), index, output, {num_threads, stop}, &result.attend_ms);
+      !status.ok())
+    return status;
   if (dense_.empty()) {
     if (Status status = AttendDense(num_threads, stop, &dense_); !status.ok()) return status;
   } else if (dense_times_.IsDue(std::chrono::steady_clock::now())) {

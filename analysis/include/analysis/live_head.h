@@ -59,6 +59,9 @@ class LiveHead {
   // A block's rows are the index's tiles, one of 128 rows or two of 64.
   static constexpr int64_t kBlocks = 8, kBlockRows = 128;
 
+  // What takes less is done twice, dense attention and the method alike, and the lesser time counts.
+  static constexpr double kShortMs = 30;
+
   explicit LiveHead(HeadTensorsPtr head) : head_(std::move(head)), checked_(RowsToCheck(*head_)) {}
 
   const HeadTensorsPtr& head() const { return head_; }
