@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/quoted_text.h"
 
+#include "base/utf8.h"
+
 namespace headscope {
 namespace {
 
@@ -25,9 +27,8 @@ void AppendEscaped(char character, std::string* out) {
 std::string Quoted(std::string_view text, size_t most_bytes) {
   const bool is_cut = text.size() > most_bytes;
   if (is_cut) {
-    // A byte 10xxxxxx goes on with a character of UTF-8.
     size_t end = most_bytes;
-    while (end > 0 && most_bytes - end < 3 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;
+    while (end > 0 && most_bytes - end < 3 && IsInsideCharacter(text[end])) --end;
     text = text.substr(0, end);
   }
   std::string quoted = "\"";

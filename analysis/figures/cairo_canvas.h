@@ -12,6 +12,7 @@
 
 #include "analysis/types/color_map.h"
 #include "analysis/types/printable.h"
+#include "base/utf8.h"
 
 namespace headscope::analysis {
 
@@ -162,7 +163,7 @@ class CairoCanvas {
     std::string shorter = text;
     while (!shorter.empty() && Width(shorter + "..", size) > width) {
       do shorter.pop_back();
-      while (!shorter.empty() && (static_cast<unsigned char>(shorter.back()) & 0xC0) == 0x80);
+      while (!shorter.empty() && IsInsideCharacter(shorter.back()));
     }
     return shorter + "..";
   }

@@ -8,6 +8,7 @@
 #include "analysis/types/matrix_painter.h"
 #include "analysis/types/number_text.h"
 #include "analysis/types/printable.h"
+#include "base/utf8.h"
 #include "report/svg_text.h"
 
 namespace headscope::analysis {
@@ -53,8 +54,7 @@ class SvgSurface : public MatrixSurface {
   }
   // Of the page's 11-pixel sans serif, whose digits are 6.2 wide; its browser is not asked.
   double Width(Text, const std::string& text) const override {
-    const auto follows = [](char byte) { return (static_cast<unsigned char>(byte) & 0xc0) == 0x80; };
-    return 6.2 * static_cast<double>(std::ssize(text) - std::count_if(text.begin(), text.end(), follows));
+    return 6.2 * static_cast<double>(std::ssize(text) - std::count_if(text.begin(), text.end(), IsInsideCharacter));
   }
   double Height(Text) const override { return 13; }
   void BeginCell(HeadId head) override { svg_ += "<g><title>" + EscapeHtml(Tooltip(*heads_.at(head))) + "</title>"; }

@@ -12,6 +12,7 @@
 #include <map>
 
 #include "base/errors.h"
+#include "base/utf8.h"
 #include "data/trace_files.h"
 #include "trace/trace_set.h"
 
@@ -177,7 +178,7 @@ std::string FreeNameBeside(const std::string& path, const std::string& mark, int
     const size_t number_length = TraceFilePath("a", num_files, num_files).size() - 1;
     if (const size_t behind = end.size() + number_length; name.size() + behind > NAME_MAX) {
       size_t length = NAME_MAX - std::min(behind, size_t{NAME_MAX});
-      while (length > 0 && (static_cast<unsigned char>(name[length]) & 0xc0) == 0x80) --length;
+      while (length > 0 && IsInsideCharacter(name[length])) --length;
       name.resize(length);
     }
     const fs::path candidate = target.parent_path() / (name + end);

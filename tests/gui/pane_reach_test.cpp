@@ -282,6 +282,15 @@ double Contrast(const QColor& a, const QColor& b) {
   return std::max(one, other) / std::min(one, other);
 }
 
+// Of any pixel, with the ground.
+double MostContrast(const QImage& image, const QColor& ground) {
+  double most = 0;
+  for (int y = 0; y < image.height(); ++y) {
+    for (int x = 0; x < image.width(); ++x) most = std::max(most, Contrast(image.pixelColor(x, y), ground));
+  }
+  return most;
+}
+
 TEST(ProgressStripTest, HasRoomForItsTextBeforeAnyEventIsHandled) {
   QMainWindow window;
   auto* strip = new ui::ProgressStrip(&window);
@@ -324,13 +333,8 @@ TEST(ThemeContrast, AnEmptyCheckBoxIsSeen) {
     box.resize(40, 40);
     box.show();
     ASSERT_TRUE(QTest::qWaitForWindowExposed(&box));
-    const QImage image = box.grab().toImage();
-    double most = 0;
-    for (int y = 0; y < image.height(); ++y) {
-      for (int x = 0; x < image.width(); ++x)
-        most = std::max(most, Contrast(image.pixelColor(x, y), palette.color(QPalette::Window)));
-    }
-    EXPECT_GE(most, 3) << palette.color(QPalette::Window).name().toStdString();
+    EXPECT_GE(MostContrast(box.grab().toImage(), palette.color(QPalette::Window)), 3)
+        << palette.color(QPalette::Window).name().toStdString();
   }
   QApplication::setPalette(before);
 }
@@ -350,13 +354,8 @@ TEST(ThemeContrast, TheArrowsOfAToolBarThatIsTooNarrowAreSeen) {
     auto* more = bar->findChild<QToolButton*>(QStringLiteral("qt_toolbar_ext_button"));
     ASSERT_NE(more, nullptr);
     ASSERT_TRUE(more->isVisible());
-    const QImage image = more->grab().toImage();
-    double most = 0;
-    for (int y = 0; y < image.height(); ++y) {
-      for (int x = 0; x < image.width(); ++x)
-        most = std::max(most, Contrast(image.pixelColor(x, y), palette.color(QPalette::Window)));
-    }
-    EXPECT_GE(most, 4.5) << palette.color(QPalette::Window).name().toStdString();
+    EXPECT_GE(MostContrast(more->grab().toImage(), palette.color(QPalette::Window)), 4.5)
+        << palette.color(QPalette::Window).name().toStdString();
   }
   QApplication::setPalette(before);
 }

@@ -58,6 +58,13 @@ def sources(folder, rooms):
                 yield path.relative_to(folder)
 
 
+def files_by_name(files):
+    by_name = {}
+    for file in files:
+        by_name.setdefault(file.name, []).append(file)
+    return by_name
+
+
 def target(path, included, by_name):
     """The file of ours that an #include "..." means, or None."""
     beside = pathlib.Path(path.parent, included)
@@ -71,9 +78,7 @@ def target(path, included, by_name):
 
 def include_errors(folder, rooms):
     files = list(sources(folder, rooms))
-    by_name = {}
-    for file in files:
-        by_name.setdefault(file.name, []).append(file)
+    by_name = files_by_name(files)
     errors = []
     for path in files:
         room = path.parts[0]
@@ -104,9 +109,7 @@ def include_errors(folder, rooms):
 def app_errors(folder, allowed_by):
     """Includes between the folders of app/ that the second table does not have."""
     files = [path.relative_to(folder) for path in sorted((folder / "app").rglob("*")) if path.suffix in SUFFIXES]
-    by_name = {}
-    for file in files:
-        by_name.setdefault(file.name, []).append(file)
+    by_name = files_by_name(files)
     errors = []
     for path in files:
         if len(path.parts) < 3:
@@ -125,9 +128,7 @@ def app_errors(folder, allowed_by):
 def window_errors(folder):
     """Includes inside ui/ past the state: canvas and panes both talk to ui/state, neither to the other nor a pane to a pane."""
     files = [path.relative_to(folder) for path in sorted((folder / "ui").rglob("*")) if path.suffix in SUFFIXES]
-    by_name = {}
-    for file in files:
-        by_name.setdefault(file.name, []).append(file)
+    by_name = files_by_name(files)
     errors = []
     for path in files:
         part, pane = path.parts[1], path.stem if path.stem.endswith("_pane") else None

@@ -45,6 +45,25 @@ TEST(OverlayInks, StandOutFromTheirGround) {
   EXPECT_GE(ContrastOf(kLightGroundInks.accent, {239, 239, 239}), 3);
 }
 
+// Dear ImGui with its font, for a display of that size.
+class TextContext {
+ public:
+  explicit TextContext(ImVec2 size) : context_(ImGui::CreateContext()) {
+    ImGuiIO& io = ImGui::GetIO();
+    io.IniFilename = nullptr;
+    io.DisplaySize = size;
+    unsigned char* pixels = nullptr;
+    int width = 0, height = 0;
+    io.Fonts->GetTexDataAsRGBA32(&pixels, &width, &height);
+  }
+  ~TextContext() { ImGui::DestroyContext(context_); }
+  TextContext(const TextContext&) = delete;
+  TextContext& operator=(const TextContext&) = delete;
+
+ private:
+  ImGuiContext* const context_;
+};
+
 std::vector<std::string> SplitLines(const std::string& lines) {
   std::vector<std::string> split;
   std::istringstream stream(lines);
@@ -59,13 +78,7 @@ std::string WithoutBreaks(std::string text) {
 
 // "(2." stood at the end of a line and "1×)" below it.
 TEST(PanelText, LinesBreakAtSpacesAlone) {
-  ImGuiContext* const context = ImGui::CreateContext();
-  ImGuiIO& io = ImGui::GetIO();
-  io.IniFilename = nullptr;
-  io.DisplaySize = {800, 600};
-  unsigned char* pixels = nullptr;
-  int width = 0, height = 0;
-  io.Fonts->GetTexDataAsRGBA32(&pixels, &width, &height);
+  const TextContext context({800, 600});
   const std::string text = "one step 0.0187 ms, dense 0.0384 ms (2.1x), the median of 4 times in 12.5 s";
   ImGui::NewFrame();
   for (float wide = 30; wide < 700; wide += 7) {
@@ -90,18 +103,11 @@ TEST(PanelText, LinesBreakAtSpacesAlone) {
   EXPECT_EQ(InLines(""), "");
   ImGui::End();
   ImGui::EndFrame();
-  ImGui::DestroyContext(context);
 }
 
 // A method's parameters have no spaces: what no line had room for was cut off at the panel's edge.
 TEST(PanelText, AWordThatNoLineHasRoomForIsBroken) {
-  ImGuiContext* const context = ImGui::CreateContext();
-  ImGuiIO& io = ImGui::GetIO();
-  io.IniFilename = nullptr;
-  io.DisplaySize = {800, 600};
-  unsigned char* pixels = nullptr;
-  int width = 0, height = 0;
-  io.Fonts->GetTexDataAsRGBA32(&pixels, &width, &height);
+  const TextContext context({800, 600});
   std::string parameters, plain, two_bytes;
   for (int i = 0; i < 10; ++i) parameters += "a=1,b=2,";
   for (int i = 0; i < 80; ++i) plain += 'x';
@@ -131,18 +137,11 @@ TEST(PanelText, AWordThatNoLineHasRoomForIsBroken) {
     ImGui::End();
   }
   ImGui::EndFrame();
-  ImGui::DestroyContext(context);
 }
 
 // A name that has a comma of its own, such as a trace's, is one part.
 TEST(OverlayText, LeavesOutWholeParts) {
-  ImGuiContext* const context = ImGui::CreateContext();
-  ImGuiIO& io = ImGui::GetIO();
-  io.IniFilename = nullptr;
-  io.DisplaySize = {100, 100};
-  unsigned char* pixels = nullptr;
-  int width = 0, height = 0;
-  io.Fonts->GetTexDataAsRGBA32(&pixels, &width, &height);
+  const TextContext context({100, 100});
   ImGui::NewFrame();
   const std::vector<std::string> parts = {"head 1:2 of a, b.h5", "SparQ", "kept 3.0 %"};
   const auto within = [&](const std::string& text) {
@@ -158,7 +157,6 @@ TEST(OverlayText, LeavesOutWholeParts) {
   EXPECT_EQ(WrappedLines("the two maps differ here", room), (std::vector<std::string>{"the two maps", "differ here"}));
   EXPECT_EQ(WrappedLines("uninterrupted word", 1), (std::vector<std::string>{"uninterrupted", "word"}));
   ImGui::EndFrame();
-  ImGui::DestroyContext(context);
 }
 
 TEST(OverlayEdges, LieBetweenPixelsOfTheScreen) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <string>
 
+#include "base/utf8.h"
 #include "map_overlay.h"
 #include "overlay_drawing.h"
 
@@ -51,8 +52,7 @@ std::string DescribeNote(const CanvasModel& model, const MapNote& note) {
   if (!note.text.empty()) {
     std::string shown = note.text.substr(0, kMostTextBytes);
     // Not within a character.
-    while (shown.size() < note.text.size() && !shown.empty() &&
-           (static_cast<unsigned char>(note.text[shown.size()]) & 0xC0) == 0x80)
+    while (shown.size() < note.text.size() && !shown.empty() && IsInsideCharacter(note.text[shown.size()]))
       shown.pop_back();
     text += ": " + shown + (shown.size() < note.text.size() ? " .." : "");
   }

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "base/utf8.h"
 #include "imgui.h"
 
 namespace headscope::ui {
@@ -48,8 +49,7 @@ inline size_t BytesThatFit(const std::string& word, float width) {
   ImGui::GetFont()->CalcTextSizeA(ImGui::GetFontSize(), std::floor(width), 0, begin, end, &fits);
   auto bytes = static_cast<size_t>(fits - begin);
   if (bytes == 0) {
-    const auto is_inside_character = [&] { return (static_cast<unsigned char>(word[bytes]) & 0xc0) == 0x80; };
-    for (bytes = 1; bytes < word.size() && is_inside_character();) ++bytes;
+    for (bytes = 1; bytes < word.size() && IsInsideCharacter(word[bytes]);) ++bytes;
     return bytes;
   }
   const size_t mark = word.find_last_of(",/", bytes - 1);

@@ -21,6 +21,7 @@
 #include "arrow_focus.h"
 #include "panes.h"
 #include "shown_text.h"
+#include "visible_focus.h"
 
 namespace headscope::ui {
 namespace {
@@ -149,7 +150,7 @@ void MainWindow::BuildToolBars() {
   bar->setObjectName(QStringLiteral("toolBar"));
   bar->setMovable(false);
   bar->setToolButtonStyle(Qt::ToolButtonTextOnly);
-  if (auto* more = bar->findChild<QToolButton*>(QStringLiteral("qt_toolbar_ext_button"))) {
+  if (auto* more = bar->findChild<QToolButton*>(QLatin1String(kMoreToolsName))) {
     more->setToolTip(tr("The tools that the window has no room for"));
     more->setAccessibleName(tr("More tools"));
   }

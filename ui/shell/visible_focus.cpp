@@ -9,7 +9,6 @@ namespace headscope::ui {
 namespace {
 
 constexpr char kForFile[] = "headscopePaintedForFile";
-const QLatin1String kMoreToolsName("qt_toolbar_ext_button");  // Qt's own name
 
 bool IsForFile(const QWidget* widget) {
   return widget->property(kForFile).toBool();
@@ -58,7 +57,7 @@ class ApplicationStyle : public QProxyStyle {
   }
   void drawControl(ControlElement element, const QStyleOption* option, QPainter* painter,
                    const QWidget* widget) const override {
-    if (element == CE_ToolButtonLabel && widget != nullptr && widget->objectName() == kMoreToolsName)
+    if (element == CE_ToolButtonLabel && widget != nullptr && widget->objectName() == QLatin1String(kMoreToolsName))
       return DrawMoreMark(painter, option->palette.color(QPalette::ButtonText), option->rect);
     QProxyStyle::drawControl(element, option, painter, widget);
     if (!ByKeyboard(*option)) return;

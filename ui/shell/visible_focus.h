@@ -10,6 +10,9 @@
 
 namespace headscope::ui {
 
+// Qt's own name of the button behind which a tool bar keeps what the window has no room for.
+inline constexpr char kMoreToolsName[] = "qt_toolbar_ext_button";
+
 // The frame of a widget that paints itself. Nothing in a picture for a file.
 void PaintFocus(QPainter* painter, const QWidget* widget, const QRect& rect);
 
