@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "kept_sets.h"
@@ -355,13 +356,22 @@ TEST(SpargeAttn, KeepsBlocksThatNoMeanStandsFor) {
 
 TEST(SharedChoices, AreOneForTheGroupAndKeepWhatIsForced) {
   std::mt19937 random(FreshSeed());
-  const RandomProblem data(SquareShape(800, 4, 2, 8), &random);
+  RandomProblem data(SquareShape(800, 4, 2, 8), &random);
+  // Every query looks for one block, another one in either KV head: of random keys one block may be either's best.
+  const std::array<int32_t, 2> first_keys{3 * 64, 6 * 64};
+  for (int32_t head = 0; head < 4; ++head) {
+    for (int32_t row = 0; row < 800; ++row) data.q.Set(0, head, row, 0, 2.0f);
+  }
+  for (int32_t head = 0; head < 2; ++head) {
+    for (int32_t row = 0; row < 64; ++row) data.k.Set(0, head, first_keys[head] + row, 0, 8.0f);
+  }
   for (const Setting& setting :
        {Setting{"nsa", "n_blocks=4,n_local=0,rows=sum"}, Setting{"infllm-v2", "top_k=2,n_local=100,rows=sum"}}) {
     const SparseIndex index = Select(setting.method, setting.parameters, data.View());
     EXPECT_TRUE(MaskOf(index, 0, 0) == MaskOf(index, 0, 1));
     EXPECT_TRUE(MaskOf(index, 0, 2) == MaskOf(index, 0, 3));
     EXPECT_TRUE(MaskOf(index, 0, 0) != MaskOf(index, 0, 2));
+    for (int32_t head = 0; head < 2; ++head) EXPECT_TRUE(MaskOf(index, 0, 2 * head)[799][first_keys[head]]);
     const Mask mask = MaskOf(index, 0, 3);
     for (size_t row = 0; row < mask.size(); ++row) {
       for (const size_t column : {size_t{0}, row, row / 64 * 64, row < 64 ? 0 : row - 64})
