@@ -7,8 +7,6 @@
 
 #include <cmath>
 #include <cstdint>
-#include <cstdlib>
-#include <iostream>
 #include <random>
 #include <string>
 #include <utility>
@@ -17,6 +15,7 @@
 #include "float_codes.h"
 #include "kernels/attention_problem.h"
 #include "problem_shape.h"
+#include "run_seed.h"
 #ifdef HEADSCOPE_HAVE_HWY
 #include <hwy/targets.h>
 #endif
@@ -27,11 +26,7 @@ inline constexpr float kSentinel = -12345.5f;  // what guard regions hold
 
 // Fresh data in every run; HEADSCOPE_TEST_SEED repeats one.
 inline std::mt19937 SeededRandom() {
-  const char* fixed = std::getenv("HEADSCOPE_TEST_SEED");
-  const uint32_t seed =
-      fixed != nullptr ? static_cast<uint32_t>(std::strtoul(fixed, nullptr, 10)) : std::random_device{}();
-  std::cout << "HEADSCOPE_TEST_SEED=" << seed << "\n";
-  return std::mt19937(seed);
+  return std::mt19937(testing::FreshSeed());
 }
 
 inline std::vector<float> RandomFloats(std::mt19937& random, int64_t count) {
@@ -124,7 +119,7 @@ inline std::vector<int64_t> MachineTargets() {
   }
   return targets;
 }
-inline std::string TargetName(const testing::TestParamInfo<int64_t>& info) {
+inline std::string TargetName(const ::testing::TestParamInfo<int64_t>& info) {
   return hwy::TargetName(info.param);
 }
 
@@ -143,7 +138,7 @@ inline void UseAllTargets() {
 inline std::vector<int64_t> MachineTargets() {
   return {0};
 }
-inline std::string TargetName(const testing::TestParamInfo<int64_t>& /*info*/) {
+inline std::string TargetName(const ::testing::TestParamInfo<int64_t>& /*info*/) {
   return "Plain";
 }
 inline void UseOnlyTarget(int64_t /*target*/) {}

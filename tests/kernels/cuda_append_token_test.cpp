@@ -10,6 +10,7 @@
 #include "device_array.h"
 #include "float_codes.h"
 #include "kernels/cuda_decode.h"
+#include "run_seed.h"
 #include "support/gpu.h"
 
 namespace headscope::kernels {
@@ -35,9 +36,7 @@ TEST_P(CudaAppendToken, GrowsAsTheWholeCacheSays) {
   const bool bf16 = c.dtype == DType::kBFloat16;
   const auto encode = bf16 ? test::ToBFloat16 : test::ToFloat16;
   const auto decode = bf16 ? test::FromBFloat16 : test::FromFloat16;
-  const auto seed = std::random_device()();
-  RecordProperty("seed", std::to_string(seed));
-  std::mt19937 random(seed);
+  std::mt19937 random(testing::FreshSeed());
   std::normal_distribution<float> normal(0.5f, 1.0f);
 
   const int64_t head = kCapacity * dim + kPad, all = kBatch * kHeads * head;

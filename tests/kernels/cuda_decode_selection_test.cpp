@@ -20,6 +20,7 @@
 #include "float_codes.h"
 #include "kernels/cpu_executor.h"
 #include "random_selection.h"
+#include "run_seed.h"
 #include "support/gpu.h"
 
 namespace headscope::kernels {
@@ -97,9 +98,7 @@ class CudaDecodeSelection : public ::testing::TestWithParam<Case> {
 
   void SetUp() override {
     SKIP_WITHOUT_GPU();
-    const auto seed = std::random_device()();
-    RecordProperty("seed", std::to_string(seed));
-    std::mt19937 random(seed);
+    std::mt19937 random(testing::FreshSeed());
     std::normal_distribution<float> normal;
     const Case& c = GetParam();
     rows_ = c.seq_k + 5;
@@ -393,7 +392,7 @@ INSTANTIATE_TEST_SUITE_P(All, CudaDecodeSelection, ::testing::ValuesIn(Cases()),
 TEST(CudaDecodeSelectionGraph, KeepsTheSinksOfItsCapture) {
   SKIP_WITHOUT_GPU();
   constexpr int32_t kTokens = 5000, kHeads = 4, kDim = 128;
-  std::mt19937 random(std::random_device{}());
+  std::mt19937 random(testing::FreshSeed());
   std::normal_distribution<float> normal;
   Elements row(DType::kBFloat16, kHeads * kDim), cache(DType::kBFloat16, size_t{kTokens} * kDim);
   for (size_t i = 0; i < row.count(); ++i) row.Set(i, normal(random));

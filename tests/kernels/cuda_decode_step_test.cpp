@@ -23,6 +23,7 @@
 #include "kernels/cuda_executor.h"
 #include "kernels/cuda_kept_state.h"
 #include "problem_shape.h"
+#include "run_seed.h"
 #include "support/gpu.h"
 
 namespace headscope::kernels {
@@ -209,7 +210,7 @@ TEST(CudaDecodeStepFloor, YieldsWhereTheStepIsShort) {
 // Queries, keys and values of two KV heads in bf16, on the host and on the GPU.
 struct Heads {
   Heads(int32_t group, int32_t head_dim, int32_t tokens) : host(Step(group, head_dim, tokens)) {
-    std::mt19937 random(std::random_device{}());
+    std::mt19937 random(testing::FreshSeed());
     std::normal_distribution<float> normal;
     row.resize(static_cast<size_t>(host.num_qo_heads * head_dim));
     keys.resize(size_t{2} * static_cast<size_t>(tokens * head_dim));

@@ -21,6 +21,7 @@
 #include "kernels/cpu_executor.h"
 #include "kernels/decode_method.h"
 #include "problem_shape.h"
+#include "run_seed.h"
 #include "support/gpu.h"
 
 namespace headscope::kernels {
@@ -75,9 +76,7 @@ class CudaDecode : public ::testing::TestWithParam<Case> {
 
   void SetUp() override {
     SKIP_WITHOUT_GPU();
-    const auto seed = std::random_device()();
-    RecordProperty("seed", std::to_string(seed));
-    std::mt19937 random(seed);
+    std::mt19937 random(testing::FreshSeed());
     std::normal_distribution<float> normal;
     const Case& c = GetParam();
     capacity_ = (c.seq_k + 63) / 64 * 64;

@@ -20,6 +20,7 @@
 #include "kernels/decode_driver.h"
 #include "kernels/decode_method.h"
 #include "problem_shape.h"
+#include "run_seed.h"
 #include "support/gpu.h"
 
 namespace headscope::kernels {
@@ -38,7 +39,7 @@ struct Case {
 class Prompt {
  public:
   explicit Prompt(const Case& of, int32_t rows) : of_(of), rows_(rows) {
-    std::mt19937 random(std::random_device{}());
+    std::mt19937 random(testing::FreshSeed());
     std::normal_distribution<float> normal(0.0f, 1.5f);
     q_.resize(static_cast<size_t>(of.batch * kKvHeads * of.group * rows * of.head_dim));
     k_.resize(static_cast<size_t>(of.batch * kKvHeads * of.tokens * of.head_dim));

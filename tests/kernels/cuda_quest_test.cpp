@@ -16,6 +16,7 @@
 #include "float_codes.h"
 #include "kernels/cpu_executor.h"
 #include "kernels/cuda_devices.h"
+#include "run_seed.h"
 #include "support/gpu.h"
 
 namespace headscope::kernels {
@@ -49,9 +50,7 @@ class CudaQuest : public ::testing::TestWithParam<Case> {
 
   void SetUp() override {
     SKIP_WITHOUT_GPU();
-    const auto seed = std::random_device()();
-    RecordProperty("seed", std::to_string(seed));
-    std::mt19937 random(seed);
+    std::mt19937 random(testing::FreshSeed());
     std::normal_distribution<float> normal;
     const Case& c = GetParam();
     rows_ = c.seq_k + 3;

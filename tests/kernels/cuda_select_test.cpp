@@ -17,6 +17,7 @@
 #include "cuda_select_ties.h"
 #include "kernels/method.h"
 #include "random_problem.h"
+#include "run_seed.h"
 #include "support/gpu.h"
 
 namespace headscope::kernels {
@@ -112,9 +113,7 @@ class CudaSelect : public ::testing::TestWithParam<Case> {};
 TEST_P(CudaSelect, KeepsWhatTheCpuKeeps) {
   SKIP_WITHOUT_GPU();
   const Case& c = GetParam();
-  const auto seed = std::random_device()();
-  RecordProperty("seed", std::to_string(seed));
-  std::mt19937 random(seed);
+  std::mt19937 random(testing::FreshSeed());
   RandomProblem problem(c.shape, &random);
   problem.soft_cap = c.soft_cap;
   // Keys that no query sees are nobody's.
@@ -155,11 +154,10 @@ TEST_P(CudaSelect, KeepsWhatTheCpuKeeps) {
       choice = ChoiceOfHead(c.method, problem, values, head / c.shape.num_qo_heads, head % c.shape.num_qo_heads);
       chosen_head = head;
     }
-    ASSERT_TRUE(same || choice != nullptr)
-        << "list " << list << " differs, and there is nothing to choose; seed " << seed;
+    ASSERT_TRUE(same || choice != nullptr) << "list " << list << " differs, and there is nothing to choose";
     if (choice == nullptr) continue;
-    ASSERT_TRUE(IsAllowed(*choice, got, list)) << "the GPU's list " << list << ", seed " << seed;
-    ASSERT_TRUE(IsAllowed(*choice, expected, list)) << "the CPU's list " << list << ", seed " << seed;
+    ASSERT_TRUE(IsAllowed(*choice, got, list)) << "the GPU's list " << list;
+    ASSERT_TRUE(IsAllowed(*choice, expected, list)) << "the CPU's list " << list;
     ties += same ? 0 : 1;
   }
   RecordProperty("ties", std::to_string(ties));

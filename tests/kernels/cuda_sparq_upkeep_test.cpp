@@ -20,6 +20,7 @@
 #include "float_codes.h"
 #include "kernels/cpu_sparq.h"
 #include "kernels/cuda_decode.h"
+#include "run_seed.h"
 #include "support/gpu.h"
 
 namespace headscope::kernels {
@@ -286,8 +287,7 @@ class CudaSparqUpkeep : public ::testing::TestWithParam<Format> {
  protected:
   void SetUp() override {
     SKIP_WITHOUT_GPU();
-    seed_ = std::random_device()();
-    RecordProperty("seed", std::to_string(seed_));
+    seed_ = testing::FreshSeed();
   }
 
   // A cache on the GPU, and what is kept beside it.

@@ -12,17 +12,11 @@
 #include "kernels/decode_method.h"
 #include "kernels/method.h"
 #include "random_problem.h"
+#include "run_seed.h"
 
 namespace headscope::kernels::testing {
 
 using Mask = std::vector<std::vector<bool>>;
-
-// A seed that differs from run to run and stands in the test's report.
-inline uint32_t FreshSeed() {
-  const uint32_t seed = std::random_device{}();
-  ::testing::Test::RecordProperty("seed", std::to_string(seed));
-  return seed;
-}
 
 inline ParameterValues Values(const MethodSpec& spec, const std::string& text) {
   ParameterValues values(spec);
