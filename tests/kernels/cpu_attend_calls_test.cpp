@@ -42,26 +42,26 @@ TEST(CpuAttendStatus, RefusalsNameTheFieldAndWriteNothing) {
   };
   AttentionProblem problem = owned.problem;
   problem.v.data = nullptr;
-  EXPECT_THAT(refusal(problem, index), testing::HasSubstr("v.data"));
+  EXPECT_THAT(refusal(problem, index), ::testing::HasSubstr("v.data"));
   problem = owned.problem;
   problem.head_dim = 60;
-  EXPECT_THAT(refusal(problem, index), testing::HasSubstr("head_dim is 60"));
+  EXPECT_THAT(refusal(problem, index), ::testing::HasSubstr("head_dim is 60"));
   problem = owned.problem;
   problem.first_position = std::numeric_limits<int32_t>::max() - 10;
   SparseIndex far = index;
   far.first_position = problem.first_position;
-  EXPECT_THAT(refusal(problem, far), testing::HasSubstr("first_position"));
+  EXPECT_THAT(refusal(problem, far), ::testing::HasSubstr("first_position"));
   problem = owned.problem;
   problem.seq_q = 63;
-  EXPECT_THAT(refusal(problem, index), testing::HasSubstr("seq_q"));
+  EXPECT_THAT(refusal(problem, index), ::testing::HasSubstr("seq_q"));
   SparseIndex broken = index;
   broken.runs[0] = KeyRun::Make(0, 65, kRunPartial);
-  EXPECT_THAT(refusal(owned.problem, broken), testing::Not(testing::IsEmpty()));
+  EXPECT_THAT(refusal(owned.problem, broken), ::testing::Not(::testing::IsEmpty()));
   AttentionOutput nowhere = output.view;
   nowhere.o.data = nullptr;
-  EXPECT_THAT(AttendCpu(owned.problem, index.View(), nowhere, {}).message(), testing::HasSubstr("o.data"));
-  EXPECT_THAT(output.o, testing::Each(test::kSentinel));
-  EXPECT_THAT(output.lse, testing::Each(test::kSentinel));
+  EXPECT_THAT(AttendCpu(owned.problem, index.View(), nowhere, {}).message(), ::testing::HasSubstr("o.data"));
+  EXPECT_THAT(output.o, ::testing::Each(test::kSentinel));
+  EXPECT_THAT(output.lse, ::testing::Each(test::kSentinel));
 }
 
 TEST(CpuAttendStatus, LseMayBeNull) {
@@ -75,7 +75,7 @@ TEST(CpuAttendStatus, LseMayBeNull) {
   view.lse = nullptr;
   ASSERT_TRUE(AttendCpu(owned.problem, index.View(), view, {}).ok());
   EXPECT_EQ(with.o, without.o);
-  EXPECT_THAT(without.lse, testing::Each(test::kSentinel));
+  EXPECT_THAT(without.lse, ::testing::Each(test::kSentinel));
 }
 
 }  // namespace

@@ -26,7 +26,7 @@ using test::MakeProblem;
 using test::OwnedProblem;
 using test::RandomIndex;
 
-class CpuAttend : public testing::TestWithParam<int64_t> {
+class CpuAttend : public ::testing::TestWithParam<int64_t> {
  protected:
   void SetUp() override { test::UseOnlyTarget(GetParam()); }
   void TearDown() override { test::UseAllTargets(); }
@@ -240,7 +240,7 @@ TEST(CpuAttendLengths, QueriesBeyondTheKeys) {
   ExpectEqualsReference(owned.problem, EverythingIndex(owned.problem, 64, {MaskKind::kCausalWindow, 30, 3}));
 }
 
-INSTANTIATE_TEST_SUITE_P(Targets, CpuAttend, testing::ValuesIn(test::MachineTargets()), test::TargetName);
+INSTANTIATE_TEST_SUITE_P(Targets, CpuAttend, ::testing::ValuesIn(test::MachineTargets()), test::TargetName);
 
 }  // namespace
 }  // namespace headscope::kernels

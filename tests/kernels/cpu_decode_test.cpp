@@ -90,7 +90,7 @@ void ExpectEqualsReference(const AttentionProblem& problem, const DecodeSelectio
   }
 }
 
-class CpuDecode : public testing::TestWithParam<int64_t> {
+class CpuDecode : public ::testing::TestWithParam<int64_t> {
  protected:
   void SetUp() override { test::UseOnlyTarget(GetParam()); }
   void TearDown() override { test::UseAllTargets(); }
@@ -219,21 +219,21 @@ TEST(CpuDecodeStatus, RefusesAndCancels) {
   Output output(owned.problem);
   DecodeSelection bad = good;
   bad.pages.back() = 100;
-  EXPECT_THAT(DecodeCpu(owned.problem, bad, output.view, {}).message(), testing::HasSubstr("token 100"));
+  EXPECT_THAT(DecodeCpu(owned.problem, bad, output.view, {}).message(), ::testing::HasSubstr("token 100"));
   bad = good;
   bad.pages[1] = bad.pages[0];
   EXPECT_EQ(DecodeCpu(owned.problem, bad, output.view, {}).code(), StatusCode::kInvalidArgument);
   AttentionProblem problem = owned.problem;
   problem.head_dim = 60;
-  EXPECT_THAT(DecodeCpu(problem, good, output.view, {}).message(), testing::HasSubstr("head_dim is 60"));
+  EXPECT_THAT(DecodeCpu(problem, good, output.view, {}).message(), ::testing::HasSubstr("head_dim is 60"));
   const std::stop_token stopped = StoppedToken();
   EXPECT_EQ(DecodeCpu(owned.problem, good, output.view, {.stop = stopped}).code(), StatusCode::kCancelled);
-  EXPECT_THAT(output.o, testing::Each(test::kSentinel));
-  EXPECT_THAT(output.lse, testing::Each(test::kSentinel));
-  EXPECT_THAT(output.row_max, testing::Each(test::kSentinel));
+  EXPECT_THAT(output.o, ::testing::Each(test::kSentinel));
+  EXPECT_THAT(output.lse, ::testing::Each(test::kSentinel));
+  EXPECT_THAT(output.row_max, ::testing::Each(test::kSentinel));
 }
 
-INSTANTIATE_TEST_SUITE_P(Targets, CpuDecode, testing::ValuesIn(test::MachineTargets()), test::TargetName);
+INSTANTIATE_TEST_SUITE_P(Targets, CpuDecode, ::testing::ValuesIn(test::MachineTargets()), test::TargetName);
 
 }  // namespace
 }  // namespace headscope::kernels

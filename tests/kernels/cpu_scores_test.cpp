@@ -20,7 +20,7 @@ namespace {
 
 using test::RandomFloats;
 
-class CpuScores : public testing::TestWithParam<int64_t> {
+class CpuScores : public ::testing::TestWithParam<int64_t> {
  protected:
   void SetUp() override { test::UseOnlyTarget(GetParam()); }
   void TearDown() override { test::UseAllTargets(); }
@@ -295,16 +295,16 @@ TEST(CpuRowLse, RefusesWhatItCannotRead) {
   std::vector<float> lse(8, test::kSentinel);
   AttentionProblem problem = owned.problem;
   problem.k.data = nullptr;
-  EXPECT_THAT(RowLse(problem, 0, {}, lse.data()).message(), testing::HasSubstr("k.data is null"));
+  EXPECT_THAT(RowLse(problem, 0, {}, lse.data()).message(), ::testing::HasSubstr("k.data is null"));
   problem = owned.problem;
   problem.head_dim = 0;
-  EXPECT_THAT(RowLse(problem, 0, {}, lse.data()).message(), testing::HasSubstr("head_dim is 0"));
+  EXPECT_THAT(RowLse(problem, 0, {}, lse.data()).message(), ::testing::HasSubstr("head_dim is 0"));
   EXPECT_EQ(RowLse(owned.problem, -1, {}, lse.data()).code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(RowLse(owned.problem, 0, {}, nullptr).code(), StatusCode::kInvalidArgument);
-  EXPECT_THAT(lse, testing::Each(test::kSentinel));
+  EXPECT_THAT(lse, ::testing::Each(test::kSentinel));
 }
 
-INSTANTIATE_TEST_SUITE_P(Targets, CpuScores, testing::ValuesIn(test::MachineTargets()), test::TargetName);
+INSTANTIATE_TEST_SUITE_P(Targets, CpuScores, ::testing::ValuesIn(test::MachineTargets()), test::TargetName);
 
 }  // namespace
 }  // namespace headscope::kernels

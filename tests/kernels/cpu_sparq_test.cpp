@@ -123,7 +123,7 @@ Beside MakeBeside(const AttentionProblem& problem) {
   return beside;
 }
 
-class CpuSparq : public testing::TestWithParam<int64_t> {
+class CpuSparq : public ::testing::TestWithParam<int64_t> {
  protected:
   void SetUp() override { test::UseOnlyTarget(GetParam()); }
   void TearDown() override { test::UseAllTargets(); }
@@ -239,7 +239,7 @@ TEST(CpuSparqCalls, AppendingATokenIsMakingAnew) {
     }
     ASSERT_TRUE(AppendTokenCpu(owned.problem, grown.keys, grown.mean.data()).ok());
     EXPECT_EQ(grown.memory, expected.memory);
-    EXPECT_THAT(grown.mean, testing::Pointwise(testing::FloatNear(1e-6f), expected.mean));
+    EXPECT_THAT(grown.mean, ::testing::Pointwise(::testing::FloatNear(1e-6f), expected.mean));
   }
 }
 
@@ -274,23 +274,23 @@ TEST(CpuSparqCalls, RefuseWhatCannotBe) {
   EXPECT_EQ(refusal(good, beside.keys), "");
   SparqCudaOptions bad = good;
   bad.rank = 17;
-  EXPECT_THAT(refusal(bad, beside.keys), testing::HasSubstr("rank is 17"));
+  EXPECT_THAT(refusal(bad, beside.keys), ::testing::HasSubstr("rank is 17"));
   bad = good;
   bad.num_tokens = 51;
-  EXPECT_THAT(refusal(bad, beside.keys), testing::HasSubstr("num_tokens is 51"));
+  EXPECT_THAT(refusal(bad, beside.keys), ::testing::HasSubstr("num_tokens is 51"));
   bad = good;
   bad.num_local = 9;
-  EXPECT_THAT(refusal(bad, beside.keys), testing::HasSubstr("num_local is 9"));
+  EXPECT_THAT(refusal(bad, beside.keys), ::testing::HasSubstr("num_local is 9"));
   TransposedKeys narrow = beside.keys;
   narrow.component_stride = 49;
-  EXPECT_THAT(refusal(good, narrow), testing::HasSubstr("component_stride is 49"));
+  EXPECT_THAT(refusal(good, narrow), ::testing::HasSubstr("component_stride is 49"));
   EXPECT_FALSE(AppendTokenCpu(owned.problem, {}, nullptr).ok());
   const std::stop_token stopped = StoppedToken();
   EXPECT_EQ(SelectSparqCpu(owned.problem, good, beside.keys, beside.mean.data(), {.stop = stopped}, &selection).code(),
             StatusCode::kCancelled);
 }
 
-INSTANTIATE_TEST_SUITE_P(Targets, CpuSparq, testing::ValuesIn(test::MachineTargets()), test::TargetName);
+INSTANTIATE_TEST_SUITE_P(Targets, CpuSparq, ::testing::ValuesIn(test::MachineTargets()), test::TargetName);
 
 }  // namespace
 }  // namespace headscope::kernels

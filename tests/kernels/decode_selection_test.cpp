@@ -103,7 +103,7 @@ TEST_P(SelectionForms, AreTheFormula) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Targets, SelectionForms, testing::ValuesIn(test::MachineTargets()), test::TargetName);
+INSTANTIATE_TEST_SUITE_P(Targets, SelectionForms, ::testing::ValuesIn(test::MachineTargets()), test::TargetName);
 
 struct Step {
   Step() {
@@ -236,7 +236,7 @@ TEST(Selections, ThatAreBrokenAreRefused) {
       EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << words;
       EXPECT_THAT(status.message(), HasSubstr(words));
     }
-    EXPECT_THAT(o, testing::Each(test::kSentinel));
+    EXPECT_THAT(o, ::testing::Each(test::kSentinel));
   };
   refused([](DecodeSelection& s) { s.page_size = 0; }, "page_size is 0");
   refused([](DecodeSelection& s) { s.pages.back() = 63; }, "page 63 of list 1");
