@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <memory>
 #include <numeric>
 #include <set>
@@ -210,13 +211,17 @@ TEST(SparQ, WithAllComponentsIsExactTopK) {
   const RandomProblem data(DecodeShape(400, 1, 1, 32), &random);
   const DecodeSelection selection = SelectTokens("sparq", "r=32,k=50,local_share=0", data.View());
   const std::vector<double> p = Probabilities(data, 0);
-  std::vector<int32_t> order = AllTokens(400);
-  std::sort(order.begin(), order.end(),
-            [&](int32_t a, int32_t b) { return p[static_cast<size_t>(a)] > p[static_cast<size_t>(b)]; });
-  order.resize(50);
+  std::vector<double> largest = p;
+  std::sort(largest.begin(), largest.end(), std::greater<>());
   double mass = 0;
-  for (const int32_t token : order) mass += p[static_cast<size_t>(token)];
-  EXPECT_THAT(TokensOf(selection, 0), ::testing::UnorderedElementsAreArray(order));
+  const std::vector<int32_t> tokens = TokensOf(selection, 0);
+  ASSERT_EQ(tokens.size(), 50u);
+  ASSERT_EQ(std::set<int32_t>(tokens.begin(), tokens.end()).size(), 50u);
+  for (const int32_t token : tokens) {
+    // Of two keys whose fp32 scores round to the same one either may be the last.
+    EXPECT_GT(p[static_cast<size_t>(token)], largest[49] * (1 - 1e-5));
+    mass += p[static_cast<size_t>(token)];
+  }
   EXPECT_NEAR(selection.alpha[0], mass, 1e-5);
 }
 

@@ -114,7 +114,7 @@ TEST(LServe, ReusesAChoiceAndKeepsTheNewestPage) {
     for (int32_t d = 0; d < 16; ++d) data.q.Set(0, 0, row, d, d == component ? 8.0f : 0.0f);
   }
   for (const auto& [token, component] : {std::pair{40, 3}, {70, 3}, {120, 7}, {150, 7}})
-    data.k.Set(0, 0, token, component, 8.0f);
+    data.k.Set(0, 0, token, component, 50.0f);  // no random key has so much
   const Steps steps = Generation("l-serve", "budget=48,logical_size=4,logical_pages=4,interval=6").All(data);
   // Chosen at the first step (token 200) and where the tokens before are a multiple of 6: 204 and 210.
   const auto older = [&](size_t step) {
