@@ -36,7 +36,7 @@ class Look:
         self.by_layer, self.latents, self.sinks, self.beside = {}, {}, {}, []
         self.roles = self.dtype = None
         self._calls = None  # while the layers are looked at: their calls
-        self._chosen = set()  # layers whose indexer was called
+        self._chosen = {}  # of each layer whose indexer was called: its IndexVectors, or None
         self._state_before = None  # the state that a look before the first pass was made in
         self._position_axes, self._rotary, self._num_tokens = 0, None, 0
         self._handles = []
@@ -51,8 +51,8 @@ class Look:
         """Whether this one is at it."""
         return self._calls is not None
 
-    def hear_indexer(self, module):
-        self._chosen.add(module.layer_idx)
+    def hear_indexer(self, layer, vectors):
+        self._chosen[layer] = vectors
 
     def hear_rotary(self, module, positions):
         if positions.shape[-1] != self._num_tokens:  # of keys that a layer makes of several tokens
@@ -117,7 +117,7 @@ class Look:
         self.take_back()  # of a look before
         seen = None
         try:
-            self._calls, self._chosen, self._rotary, _looking.look = [], set(), None, self
+            self._calls, self._chosen, self._rotary, _looking.look = [], {}, None, self
             seen = Observer(self._model)
             with torch.no_grad(), torch.random.fork_rng(devices[:1]):
                 self._model(**options)
@@ -211,6 +211,10 @@ class Look:
                 last = layer
                 all_facts[layer].selection_sets = 1
                 all_facts[layer].selection_ids = min(int(config.index_topk), self._choice.max_tokens or layout.MAX_TOKENS, layout.MAX_SELECTED_IDS)
+                vectors = self._chosen[layer]
+                if vectors is not None and vectors.sizes()[2] == self._num_tokens:  # keys of a token each
+                    all_facts[layer].index_heads, all_facts[layer].index_dim, _ = vectors.sizes()
+                    all_facts[layer].index_kv_heads = 1
             elif last >= 0:
                 all_facts[layer].selection_layer = last
 

@@ -24,6 +24,7 @@ from headscope import interception, layout, model_files, own_order, trace_files,
 from headscope.errors import BadInputError, HeadscopeError, UsageError
 from headscope.files_writer import new_writer
 from headscope.generation import Generation
+from headscope.index_vectors import Indexers
 from headscope.late_writer import LateWriter
 from headscope.look import Look
 from headscope.points import points_of
@@ -103,10 +104,9 @@ class Recording:
         self._prompts, self._waiting, self._num_prompts = Prompts(0, []), Waiting(self._number, files), 0
         self._in_turn = False  # some went on after others had begun
         self._pass = None
-        self._handles, self._listens = [], False
+        self._handles, self._listens, self._indexers = [], False, None
         self._pump = self._watched = None
         self._positions = None
-        self._chosen = {}  # what an indexer said in this pass, by layer
         self._failed = None
         self._generation = None  # the innermost call of generate() that runs
         self._process = None  # that records; None: not entered yet
@@ -147,10 +147,9 @@ class Recording:
         self._handles.append(self._model.register_forward_hook(self._end_pass))
         for module in self._model.modules():
             kind = type(module).__name__
-            if kind.endswith("Indexer"):
-                self._handles.append(module.register_forward_hook(self._on_indexer))
-            elif "RotaryEmbedding" in kind and "Vision" not in kind:
+            if "RotaryEmbedding" in kind and "Vision" not in kind:
                 self._handles.append(module.register_forward_pre_hook(self._on_rotary, with_kwargs=True))
+        self._indexers = Indexers(self._model, self._look)
         self._look.ahead()
 
     def _take_back(self):
@@ -161,6 +160,8 @@ class Recording:
         for handle in self._handles:
             handle.remove()
         self._handles = []
+        if self._indexers is not None:
+            self._indexers.take_back()
         self._look.take_back()
         self._unwatch_generation()
 
@@ -336,7 +337,8 @@ class Recording:
         self._mark(given.get("past_key_values"))
         self._pass = _Pass(past, fed, recorded, set(), {})
         self._prompts.go_on(self._generation, past + fed)
-        self._chosen, self._positions = {}, None
+        self._positions = None
+        self._indexers.begin_pass()
         self._look.forget_where_changed()
         if self._look.layout is None:
             self._look.at(given)
@@ -480,15 +482,6 @@ class Recording:
     # --- what is heard
 
     @torch.compiler.disable
-    def _on_indexer(self, module, arguments, output):
-        chosen = output[0] if isinstance(output, tuple) else output
-        if torch.is_tensor(chosen) and not self._look.of_another_runs() and not chosen.is_floating_point() and getattr(module, "layer_idx", None) is not None:
-            if self._look.runs():
-                self._look.hear_indexer(module)
-            else:
-                self._chosen[module.layer_idx] = chosen.detach()
-
-    @torch.compiler.disable
     def _on_rotary(self, module, arguments, options):
         positions = options.get("position_ids", arguments[1] if len(arguments) > 1 else None)
         if not torch.is_tensor(positions) or self._look.of_another_runs():
@@ -527,7 +520,8 @@ class Recording:
         if call.num_queries != now.fed or query.shape[0] != len(self._streams):
             raise UsageError(f"layer {layer}: it got {query.shape[0]} sequences of {call.num_queries} queries in a pass of {len(self._streams)} times {now.fed} tokens; record plain passes")
         offset = max(0, now.total - call.num_keys)
-        chosen = self._chosen.get(layer if facts.selection_layer < 0 else facts.selection_layer)
+        chosen = self._indexers.chosen(layer if facts.selection_layer < 0 else facts.selection_layer)
+        index = self._indexers.take_vectors(layer, facts, call.num_keys)
         for b, stream in enumerate(self._streams):
             if not stream.tokens:  # it has ended
                 continue
@@ -543,6 +537,8 @@ class Recording:
             fed = slice(stream.tokens.start + stream.pad - now.past, stream.tokens.stop + stream.pad - now.past)
             pick = functools.partial(self._picked, facts=facts, rows=rows)
             self._put_points(stream, slot, facts, self._look.beside[slot].tensors(b, key[b].detach(), value[b].detach(), output, pick, new, fed))
+            if index is not None:
+                self._put_points(stream, slot, facts, index.tensors(b, rows - now.past, new))
             self._put(stream, slot, facts, q, key[b].detach(), value[b].detach(), new, rows, keys, b, chosen, lse)
         self._look.beside[slot].forget()
 

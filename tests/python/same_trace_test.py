@@ -200,6 +200,20 @@ class OwnOrder(cases.FolderCase):
         self.check(one, other, ("q", "k", "v", "lse"), {"q": q, "k": k})
         self.assertEqual(other.facts(0).rope_convention, 2)
 
+    def test_deepseek_v32(self):
+        one, other, _, tokens, config = self.both("deepseek_v32")
+        self.check(one, other, ("q", "k", "v", "lse"), {})
+        for layer in one.layers:
+            self.assertEqual(one.facts(layer).index_heads, config.index_n_heads)
+            for name, heads in (("index_q", config.index_n_heads), ("index_k", 1), ("index_weights", config.index_n_heads)):
+                for head in range(heads):
+                    found, wanted = (trace.tensor(name, layer, head)[:] for trace in (other, one))
+                    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=2e-5, err_msg=f"{name} {layer}:{head}")
+                    self.assertGreater(np.abs(wanted).max(), 0.01)
+            kept = [(trace.tensor("selection", layer, 0)[:] >= 0).sum(1) for trace in (one, other)]  # of equal scores either is chosen
+            np.testing.assert_array_equal(kept[1], kept[0])
+            np.testing.assert_array_equal(kept[0], np.minimum(np.arange(len(tokens)) + 1, config.index_topk))
+
 
 class Encoder(cases.FolderCase):
     """A published sentence encoder, every token of which sees all others, captured both ways."""
