@@ -535,6 +535,7 @@ CaptureResult CaptureWith(const CaptureRequest& request, ModelInUse* in_use, con
     model::SessionOptions options = Plan::SessionOf(request);
     in_use->placement = PlaceLayers(request, std::max(in_use->most_tokens, layout.max_tokens), plan.last_layer());
     options.layer_devices = in_use->placement.layers;
+    options.last_layer = plan.last_layer();
     options.dense_executor = sparse_model::OwnDense();
     in_use->transformer = model::OpenTransformer(request.model_dir, options, progress, stop);
     in_use->weights_sha256 = model::Checkpoint(request.model_dir).WeightsSha256(stop);

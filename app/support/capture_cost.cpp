@@ -46,7 +46,8 @@ Weights WeightsOf(const model::ModelConfig& config, const model::CheckpointSumma
   // Embeddings are looked up, and the head is multiplied with the last token alone.
   const double table = static_cast<double>(config.vocabulary_size) * config.embedding_size;
   const double tables = table * (config.has_head && !config.tied_embeddings ? 2 : 1);
-  double met = others - tables;
+  double held = others + all_experts, met = others - tables;
+  if (num_run < config.layers.size()) held -= tables - table;
   for (size_t layer = 0; layer < config.layers.size(); ++layer) {
     const bool has_experts = !experts.layers.empty() && experts.layers[layer];
     if (layer < num_run) {
@@ -55,9 +56,11 @@ Weights WeightsOf(const model::ModelConfig& config, const model::CheckpointSumma
     }
     // A layer's packed numbers are counted two for a byte, and so are their scales.
     const double in_layer = has_experts ? of_layer * (experts.mxfp4 ? 1 + 1.0 / 16 : 1) : 0;
-    met -= std::max(0.0, static_cast<double>(summary.layer_numbers[layer]) - in_layer);
+    const double beside = std::max(0.0, static_cast<double>(summary.layer_numbers[layer]) - in_layer);
+    met -= beside;
+    held -= beside + (has_experts ? of_layer : 0);
   }
-  return {others + all_experts, std::max(0.0, met)};
+  return {std::max(0.0, held), std::max(0.0, met)};
 }
 
 }  // namespace

@@ -29,8 +29,8 @@ struct CaptureCost {
   double prompt_operations = 0;
   // What the decode steps read: the weights that a token meets, and the keys and values that their rows see.
   double decode_bytes = 0;
-  // Weights of all layers, KV cache of those that are run and the widest pass, where the model runs: on all of its
-  // devices together.
+  // Weights and KV cache of the layers that are run and the widest pass, where the model runs: on all of its devices
+  // together.
   int64_t model_bytes = 0;
 };
 

@@ -148,6 +148,15 @@ int64_t Checkpoint::NumbersUnder(std::string_view prefix) const {
   return total;
 }
 
+int64_t Checkpoint::BytesUnder(std::string_view prefix) const {
+  int64_t total = 0;
+  for (auto at = places_.lower_bound(prefix); at != places_.end() && at->first.starts_with(prefix); ++at) {
+    const TensorEntry& entry = files_[at->second.file].entries()[at->second.entry];
+    total += entry.end - entry.begin;
+  }
+  return total;
+}
+
 int64_t Checkpoint::Bytes() const {
   int64_t total = 0;
   for (const SafetensorsFile& file : files_) total += file.file().size();

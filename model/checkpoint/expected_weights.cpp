@@ -309,6 +309,10 @@ bool HasPackedExperts(const Checkpoint& checkpoint, const Family& family, const 
   return checkpoint.Has(prefix + std::string(names.packed_down));
 }
 
+bool LoadsHead(const ModelConfig& config, size_t num_layers) {
+  return config.has_head && !config.tied_embeddings && num_layers == config.layers.size();
+}
+
 bool HasSinks(const Family& family, const AttentionLayer& layer) {
   return !family.layer.sinks.empty() && !layer.other_mixer && (layer.window > 0 || !family.sinks_of_windows);
 }

@@ -2,6 +2,7 @@
 // What weights a model of some config.json has.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -25,6 +26,10 @@ bool PacksInputsFirst(Checkpoint* checkpoint, const ModelConfig& config, const s
 
 // Whether a layer's experts stand in one tensor; `prefix`: the layer's.
 bool HasPackedExperts(const Checkpoint& checkpoint, const Family& family, const std::string& prefix);
+
+// Whether the output head is a weight that a model of the first `num_layers` layers reads: without all of them there
+// are no logits.
+bool LoadsHead(const ModelConfig& config, size_t num_layers);
 
 // Whether a layer has a logit for each head that joins its softmax.
 bool HasSinks(const Family& family, const AttentionLayer& layer);

@@ -49,9 +49,13 @@ Decoder::Decoder(const std::string& model_dir, const SessionOptions& options, co
 }
 
 void Decoder::FindPlaces(const SessionOptions& options) {
+  const int32_t last_layer = options.last_layer.value_or(config.num_layers - 1);
+  if (last_layer < 0 || last_layer >= config.num_layers)
+    throw std::invalid_argument("the model has no layer " + std::to_string(last_layer));
+  const size_t num_loaded = static_cast<size_t>(last_layer) + 1;
   std::vector<Device> wanted = options.layer_devices;
-  if (wanted.empty()) wanted.assign(config.layers.size(), options.device);
-  if (wanted.size() != config.layers.size()) throw std::invalid_argument("layer_devices is one for each layer");
+  if (wanted.empty()) wanted.assign(num_loaded, options.device);
+  if (wanted.size() != num_loaded) throw std::invalid_argument("layer_devices is one for each layer that is loaded");
   // Number types are those of a GPU where one has layers; it then has the first.
   const bool any_gpu = std::ranges::any_of(wanted, &Device::is_gpu);
   if (any_gpu && !wanted.front().is_gpu()) throw std::invalid_argument("the first layer lies on a GPU if any does");

@@ -63,7 +63,7 @@ struct Place {
 struct Decoder {
   Decoder(const std::string& model_dir, const SessionOptions& options, const ProgressFunction& progress,
           const std::stop_token& stop_loading);
-  // The place of each layer, by the options: as many places as there are devices among them.
+  // The place of each layer that is loaded, by the options: as many places as there are devices among them.
   void FindPlaces(const SessionOptions& options);
   // Of embeddings, head and the first layer.
   const c10::Device& FirstDevice() const { return places.front().device; }
@@ -133,13 +133,13 @@ struct Decoder {
 
   ModelConfig config;
   std::vector<Place> places;           // that of the first layer first
-  std::vector<size_t> place_of_layer;  // of each layer
+  std::vector<size_t> place_of_layer;  // of each layer that is loaded
   CheckpointSummary checkpoint_summary;
   const int64_t chunk_tokens;
   NumberTypes types;
   ModelWeights weights;
   size_t num_run = 0;                                    // layers of a pass, the first ones
-  std::vector<LayerCache> cache;                         // of each layer; those that are not run keep nothing
+  std::vector<LayerCache> cache;                         // of each that is loaded; those that are not run keep nothing
   std::map<c10::DeviceIndex, c10::Stream> copy_streams;  // of what a sink is handed
   DenseAttention dense;
   AttentionBackend* attention = &dense;

@@ -122,7 +122,6 @@ std::vector<SharedKeys> SharedKeysOf(const ModelConfig& config, int64_t number_b
     const int64_t numbers = layer.num_kv_heads * (int64_t{layer.head_dim} + layer.v_head_dim);
     shared.push_back(layer.kv_layer < 0 ? SharedKeys{} : SharedKeys{layer.kv_layer, numbers * tokens * number_bytes});
   }
-  shared.resize(config.layers.size());
   return shared;
 }
 
@@ -239,21 +238,21 @@ double PassBytes(const ModelConfig& config, int64_t number_bytes, int64_t rows, 
 
 ModelSizes SizesOf(const Checkpoint& checkpoint, const ModelConfig& config, int64_t number_bytes, int64_t tokens,
                    int64_t pass_tokens, std::span<const CapturePoint> points, std::optional<int32_t> last_layer) {
-  const size_t num_run = LayersRun(config, last_layer).size();
+  const auto num_loaded = static_cast<int32_t>(LayersRun(config, last_layer).size());
   const Family& family = *config.family;
   ModelSizes sizes;
   int64_t ends = checkpoint.NumbersUnder("");
   for (int32_t layer = 0; layer < config.num_layers + config.num_skipped_layers; ++layer) {
     const int64_t numbers = checkpoint.NumbersUnder(LayerPrefix(checkpoint, family, layer));
     ends -= numbers;
-    if (layer >= config.num_layers) continue;
+    if (layer >= num_loaded) continue;
     const AttentionLayer& facts = config.layers[static_cast<size_t>(layer)];
-    int64_t remembered = 0;
-    if (sizes.layers.size() < num_run)
-      remembered = facts.other_mixer ? MixerStateBytes(config, number_bytes)
-                                     : CachedNumbers(config, facts) * tokens * number_bytes;
+    const int64_t remembered = facts.other_mixer ? MixerStateBytes(config, number_bytes)
+                                                 : CachedNumbers(config, facts) * tokens * number_bytes;
     sizes.layers.push_back(numbers * number_bytes + remembered);
   }
+  if (!LoadsHead(config, sizes.layers.size()))
+    ends -= checkpoint.NumbersUnder(HeadName(checkpoint, family) + ".weight");
   sizes.ends = ends * number_bytes;
   sizes.shared = SharedKeysOf(config, number_bytes, tokens, last_layer);
   const int64_t rows = config.family->causal ? std::min(pass_tokens, tokens) : tokens;

@@ -45,7 +45,7 @@ class TorchTransformer final : public Transformer {
   bool IsRecurrent() const { return decoder_.config.mixer.kernel > 0; }
   void Refeed(const std::stop_token& stop);
 
-  bool RunsAll() const { return decoder_.num_run == decoder_.weights.layers.size(); }
+  bool RunsAll() const { return decoder_.num_run == decoder_.config.layers.size(); }
 
   Decoder decoder_;
 };
@@ -107,7 +107,7 @@ std::vector<float> TorchTransformer::Forward(std::span<const int32_t> tokens, Lo
 
 void TorchTransformer::EndBehind(int32_t layer) {
   if (layer < 0 || static_cast<size_t>(layer) >= decoder_.weights.layers.size())
-    throw std::invalid_argument("the model has no layer " + std::to_string(layer));
+    throw std::invalid_argument("no layer " + std::to_string(layer) + " is loaded");
   if (decoder_.length > 0) throw std::invalid_argument("how far passes go is decided while no token is fed");
   const size_t num_run = static_cast<size_t>(layer) + 1;
   if (num_run != decoder_.num_run) decoder_.RunFirst(num_run);  // else what was reserved stays

@@ -23,12 +23,12 @@ namespace {
 
 class Loader {
  public:
-  Loader(Checkpoint* checkpoint, at::ScalarType type, const at::Device& device, const ProgressFunction& progress,
-         const std::stop_token& stop)
+  Loader(Checkpoint* checkpoint, at::ScalarType type, const at::Device& device, int64_t total,
+         const ProgressFunction& progress, const std::stop_token& stop)
       : checkpoint_(checkpoint),
         type_(type),
         device_(device),
-        meter_("loading model", ProgressUnit::kBytes, checkpoint->TensorBytes(), progress),
+        meter_("loading model", ProgressUnit::kBytes, total, progress),
         stop_(stop) {}
 
   // Of a weight that CheckWeights has seen.
@@ -332,13 +332,24 @@ class LayerLoader {
   const bool has_experts_;
 };
 
+// Of the tensors that are read: without a copy of tied embeddings and without layers that nothing runs.
+int64_t BytesToRead(const Checkpoint& checkpoint, const ModelConfig& config, size_t num_layers) {
+  const Family& row = *config.family;
+  int64_t bytes = checkpoint.TensorBytes();
+  for (int32_t layer = static_cast<int32_t>(num_layers); layer < config.num_layers + config.num_skipped_layers; ++layer)
+    bytes -= checkpoint.BytesUnder(LayerPrefix(checkpoint, row, layer));
+  if (!LoadsHead(config, num_layers)) bytes -= checkpoint.BytesUnder(HeadName(checkpoint, row) + ".weight");
+  return bytes;
+}
+
 }  // namespace
 
 ModelWeights LoadWeights(Checkpoint* checkpoint, ModelConfig* config, at::ScalarType type,
                          const std::vector<at::Device>& layer_devices, const ProgressFunction& progress,
                          const std::stop_token& stop) {
   CheckWeights(checkpoint, *config);
-  Loader loader(checkpoint, type, layer_devices.front(), progress, stop);
+  const size_t num_layers = layer_devices.size();
+  Loader loader(checkpoint, type, layer_devices.front(), BytesToRead(*checkpoint, *config, num_layers), progress, stop);
   const Family& row = *config->family;
   const std::string prefix = WeightPrefix(*checkpoint, row);
   const auto load = [&](std::string_view name, const char* kind = ".weight") {
@@ -367,15 +378,16 @@ ModelWeights LoadWeights(Checkpoint* checkpoint, ModelConfig* config, at::Scalar
     weights.spread.push_back({load(row.altup.spread, (std::to_string(further) + ".weight").c_str()), {}});
     weights.gather.push_back({load(row.altup.gather, (std::to_string(further) + ".weight").c_str()), {}});
   }
-  if (config->tied_embeddings)
-    weights.head = weights.embedding;
-  else if (config->has_head)
+  if (LoadsHead(*config, num_layers))
     weights.head = loader.Load(HeadName(*checkpoint, row) + ".weight");
-  for (int32_t layer = 0; layer < config->num_layers; ++layer) {
-    loader.MoveTo(layer_devices[static_cast<size_t>(layer)]);
-    LayerLoader one(&loader, *config, layer, LayerPrefix(*checkpoint, row, layer));
+  else if (config->tied_embeddings)
+    weights.head = weights.embedding;
+  for (size_t layer = 0; layer < num_layers; ++layer) {
+    loader.MoveTo(layer_devices[layer]);
+    const auto number = static_cast<int32_t>(layer);
+    LayerLoader one(&loader, *config, number, LayerPrefix(*checkpoint, row, number));
     weights.layers.push_back(one.Load());
-    config->layers[static_cast<size_t>(layer)].sinks = one.Sinks();
+    config->layers[layer].sinks = one.Sinks();
   }
   return weights;
 }

@@ -123,7 +123,8 @@ struct ModelWeights {
 // Every tensor is checked against the shape that config.json implies before memory for it is taken, and every tensor of
 // the checkpoint must be used. What attention must know of a layer and stands among the weights goes into `config`.
 // Throws BadInputError; CancelledError.
-// layer_devices: one for each layer; what lies before and behind them is with the first.
+// layer_devices: one for each of the first layers, which alone are read; what lies before and behind them is with the
+// first, and the head is read with all of the layers only.
 ModelWeights LoadWeights(Checkpoint* checkpoint, ModelConfig* config, at::ScalarType type,
                          const std::vector<at::Device>& layer_devices, const ProgressFunction& progress,
                          const std::stop_token& stop);

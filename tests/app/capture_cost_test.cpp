@@ -116,7 +116,7 @@ TEST(CaptureCost, MemoryGrowsWithTheCacheOfEachLayerAndTheWidestPass) {
   EXPECT_GT(held(1000, 1), 4 * 10000);
 }
 
-TEST(CaptureCost, LayersAboveTheLastThatIsRunHaveTheirWeightsAlone) {
+TEST(CaptureCost, LayersAboveTheLastThatIsRunTakeNothing) {
   model::ModelConfig config = Config();
   config.experts = {.num_experts = 8, .per_token = 2, .inner_size = 20, .layers = {false, true}};
   const double expert = 3.0 * 32 * 20;
@@ -133,14 +133,20 @@ TEST(CaptureCost, LayersAboveTheLastThatIsRunHaveTheirWeightsAlone) {
   };
   EXPECT_EQ(growth(0), 4 * 1000 * 2 * 14);
   EXPECT_EQ(growth({}), 2 * growth(0));
-  EXPECT_EQ(cost({}, 2000).model_bytes - cost(0, 2000).model_bytes, 4 * 2000 * 2 * 14) << "all weights are held";
+  const int64_t cache = 4 * 2000 * 2 * 14, second = 4 * static_cast<int64_t>(3000 + 8 * expert);
+  const auto less = [&] { return cost({}, 2000).model_bytes - cost(0, 2000).model_bytes; };
+  EXPECT_EQ(less(), cache + second);
+  config.tied_embeddings = false;
+  EXPECT_EQ(less(), cache + second + 4 * 3200) << "without all layers there is no head";
+  config.tied_embeddings = true;
   config.experts.mxfp4 = true;
   summary.num_parameters = static_cast<int64_t>(10000 + 8 * expert / 2 + 8 * expert / 32);
   summary.layer_numbers[1] = static_cast<int64_t>(3000 + 8 * expert + 8 * expert / 16);
   EXPECT_DOUBLE_EQ(cost(0, 50).prompt_operations,
                    2.0 * (10000 - 3200 - 3000) * 50 + AttentionOperations(config.layers[0], 50));
+  EXPECT_EQ(less(), cache + second) << "stored in half a byte, held as the others are";
   config.layers[1].num_qo_heads = 400;  // and a wide layer's pass is none that is run
-  EXPECT_GT(cost({}, 2000).model_bytes - cost(0, 2000).model_bytes, 4 * 2000 * 2 * 14);
+  EXPECT_GT(less(), cache + second);
 }
 
 TEST(CaptureCost, NumbersAreAsWideAsTheModelRuns) {

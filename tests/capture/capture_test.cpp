@@ -163,8 +163,18 @@ TEST(Capture, LayersAboveThoseThatAreRecordedRunOnlyForTokensThatAreGenerated) {
     EXPECT_EQ(EstimateCapture(request).last_layer, last) << decode_tokens;
     NotesTheHighest attention;
     request.attention = &attention;
-    Capture(request, {}, {});
+    int64_t loaded = 0;
+    const auto note = [&](const Progress& progress) {
+      if (progress.stage == "loading model") loaded = progress.done;
+    };
+    Capture(request, note, {});
     EXPECT_EQ(attention.highest, last) << decode_tokens;
+    const model::CheckpointSummary summary = model::ReadCheckpointSummary(request.model_dir, /*with_hash=*/false);
+    int64_t parameters = summary.num_parameters;
+    for (size_t layer = static_cast<size_t>(last) + 1; layer < summary.layer_numbers.size(); ++layer)
+      parameters -= summary.layer_numbers[layer];
+    const int64_t number_bytes = summary.dtype == "BF16" ? 2 : 4;
+    EXPECT_EQ(loaded, parameters * number_bytes) << decode_tokens;
   }
 }
 
@@ -386,6 +396,11 @@ TEST(Capture, LayersArePlacedWhereThereIsRoom) {
   ASSERT_EQ(planned.size(), 10U);
   for (const Device& device : planned) EXPECT_EQ(device, planned.front());
   EXPECT_EQ(Capture(request, {}, {}).placement.layers, planned);
+  CaptureRequest first = request;
+  first.layers = {1, 0};
+  first.output_path = folder.File("first.h5");
+  EXPECT_EQ(PlanCapture(first).placement.layers, std::vector<Device>(2, planned.front()));
+  EXPECT_EQ(Capture(first, {}, {}).placement.layers.size(), 2U) << "what is not loaded lies nowhere";
   if (planned.front().is_gpu()) return;
   const data::TraceReader placed(request.output_path);
   request.place_by_memory = false;

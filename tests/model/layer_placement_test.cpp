@@ -166,25 +166,25 @@ TEST(LayerPlacement, SizesAreThoseOfTheWeightsAndTheCache) {
   EXPECT_GE(SizesOf(checkpoint, config, 2, 100000, 50000).pass, 40 * sizes.pass / 100);
 }
 
-TEST(LayerPlacement, LayersAboveTheLastThatIsRunTakeTheirWeightsAlone) {
+TEST(LayerPlacement, LayersAboveTheLastThatIsRunTakeNothing) {
   ModelConfig config = ReadModelConfig(ReferenceModel());
   const Checkpoint checkpoint(ReferenceModel());
   for (const size_t layer : {5, 6, 7, 9}) config.layers[layer].kv_layer = 2;
   const ModelSizes all = SizesOf(checkpoint, config, 2, 1000, 100),
                    run = SizesOf(checkpoint, config, 2, 1000, 100, {}, 5);
   const int64_t keys = int64_t{2} * 1000 * config.num_kv_heads * 2 * config.head_dim;
-  ASSERT_EQ(run.layers.size(), all.layers.size());
+  ASSERT_EQ(run.layers.size(), 6U);
   for (size_t layer = 0; layer < run.layers.size(); ++layer) {
-    const bool gone = layer == 8;  // of those above, the one that has keys of its own
-    EXPECT_EQ(all.layers[layer] - run.layers[layer], gone ? keys : 0) << layer;
+    EXPECT_EQ(all.layers[layer], run.layers[layer]) << layer;
     EXPECT_EQ(run.shared[layer].source, layer == 5 ? 2 : -1) << layer;
   }
-  EXPECT_EQ(run.ends, all.ends);
+  EXPECT_EQ(run.ends, all.ends) << "a head that is the embeddings stays";
+  EXPECT_EQ(Placed(run, {{kFirst, int64_t{1} << 40}}), std::vector<Device>(6, kFirst));
   std::vector<Device> devices(10, kFirst);
   std::fill(devices.begin() + 6, devices.end(), kSecond);
   EXPECT_EQ(CopiedKeyBytes(config, devices, 2, 1000), keys);
-  EXPECT_EQ(CopiedKeyBytes(config, devices, 2, 1000, 5), 0) << "no layer that reads them there is run";
-  EXPECT_EQ(CopiedKeyBytes(config, devices, 2, 1000, 6), keys);
+  EXPECT_EQ(CopiedKeyBytes(config, std::span(devices).first(6), 2, 1000, 5), 0) << "no layer reads them there";
+  EXPECT_EQ(CopiedKeyBytes(config, std::span(devices).first(7), 2, 1000, 6), keys);
   config.layers[8].soft_cap = 30;
   EXPECT_GT(PassBytes(config, 2, 512, 4096), PassBytes(config, 2, 512, 4096, {}, 5));
   config.inner_sizes.assign(10, 1 << 10);
@@ -192,6 +192,19 @@ TEST(LayerPlacement, LayersAboveTheLastThatIsRunTakeTheirWeightsAlone) {
   config.inner_sizes[6] = 1 << 20;
   EXPECT_EQ(PassBytes(config, 2, 512, 4096, {}, 5), narrow);
   EXPECT_GT(PassBytes(config, 2, 512, 4096, {}, 6), 2 * narrow);
+}
+
+// With a head of its own.
+TEST(LayerPlacement, WithoutTheLastLayersThereIsNoHead) {
+  const std::string folder = HEADSCOPE_BINARY_DIR "/oracle/model/gpt_neox";
+  const ModelConfig config = ReadModelConfig(folder);
+  ASSERT_FALSE(config.tied_embeddings);
+  ASSERT_GT(config.num_layers, 1);
+  const Checkpoint checkpoint(folder);
+  const int64_t head = checkpoint.NumbersUnder("embed_out.weight");
+  ASSERT_EQ(head, int64_t{config.vocabulary_size} * config.hidden_size);
+  const auto ends = [&](int32_t last_layer) { return SizesOf(checkpoint, config, 2, 100, 10, {}, last_layer).ends; };
+  EXPECT_EQ(ends(config.num_layers - 1) - ends(0), 2 * head);
 }
 
 TEST(LayerPlacement, ABrokenGpuIsPassedOver) {

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <stdexcept>
@@ -185,6 +186,41 @@ TEST(Transformer, PassesEndBehindTheLastLayerThatIsWanted) {
   EXPECT_EQ(model->Forward(prompt, LogitsOf::kLastToken), logits);
 }
 
+// What this process has read, as the kernel counts it.
+int64_t BytesRead() {
+  std::ifstream counts("/proc/self/io");
+  std::string name;
+  int64_t bytes = -1;
+  counts >> name >> bytes;
+  return name == "rchar:" ? bytes : -1;
+}
+
+TEST(Transformer, WeightsOfLayersThatAreNotRunAreNotRead) {
+  ASSERT_GT(BytesRead(), 0);
+  const CheckpointSummary summary = ReadCheckpointSummary(ReferenceModel(), /*with_hash=*/false);
+  const int64_t number_bytes = summary.dtype == "BF16" ? 2 : 4;
+  const auto read = [&](std::optional<int32_t> last_layer) {
+    SessionOptions options;
+    options.last_layer = last_layer;
+    Progress last;
+    const int64_t before = BytesRead();
+    OpenTransformer(ReferenceModel(), options, [&](const Progress& progress) { last = progress; });
+    const int64_t bytes = BytesRead() - before;
+    EXPECT_EQ(last.done, last.total);
+    EXPECT_NEAR(static_cast<double>(last.total), static_cast<double>(bytes), 200e3) << "files' headers beside it";
+    return bytes;
+  };
+  read(0);  // LibTorch and what it looks up when it is first used
+  const int64_t whole = read({});
+  for (const int32_t last_layer : {0, 3, summary.num_layers - 1}) {
+    int64_t above = 0;
+    for (size_t layer = static_cast<size_t>(last_layer) + 1; layer < summary.layer_numbers.size(); ++layer)
+      above += summary.layer_numbers[layer] * number_bytes;
+    EXPECT_NEAR(static_cast<double>(whole - read(last_layer)), static_cast<double>(above), 20e3) << last_layer;
+  }
+  EXPECT_GT(summary.layer_numbers[1] * number_bytes, 500'000) << "or the bounds above say nothing";
+}
+
 // Layers on two places, in two runs and in turn: what moves between them, or is kept on both for layers that share
 // keys, changes nothing, in a prompt, in steps, and in tokens that were taken back. Both places are the CPU; two GPUs:
 // tests/extension/two_gpus_test.py.
@@ -255,6 +291,40 @@ TEST(Transformer, PassesThatEndEarlierGiveTheSameNumbers) {
       EXPECT_TRUE(std::equal(part.begin(), part.end(), whole.begin())) << name << " layer " << layer;
     }
     EXPECT_EQ(run(layers - 1), whole) << name;
+  }
+}
+
+// A model that is loaded as far as a layer gives that layer's numbers, and no logits.
+TEST(Transformer, AModelWithoutItsLastLayersGivesTheNumbersOfTheFirst) {
+  const auto tokens = ReadArray<int32_t>(kOracle + "reference/tokens.i32");
+  const Device one{DeviceKind::kCpu, 0}, other{DeviceKind::kCpu, 1};
+  for (const char* name :
+       {"llama_gqa", "gpt2_hub_names", "gemma3n_text", "gemma4_text", "lfm2", "deepseek_v32", "qwen3_next"}) {
+    const int32_t layers = ReadModelConfig(kOracle + name).num_layers;
+    const auto run = [&](std::optional<int32_t> last_layer, int32_t last_run) {
+      SessionOptions options;
+      options.dtype = ElementType::kFloat32;
+      options.last_layer = last_layer;
+      options.layer_devices.assign(static_cast<size_t>(last_layer.value_or(layers - 1)) + 1, one);
+      for (size_t layer = 1; layer < options.layer_devices.size(); layer += 2) options.layer_devices[layer] = other;
+      const auto model = OpenTransformer(kOracle + name, options, {});
+      std::vector<int32_t> ids;
+      for (const int32_t token : std::span(tokens).first(40)) ids.push_back(token % model->config().vocabulary_size);
+      EverythingSink sink(model->config());
+      model->EndBehind(last_run);
+      model->Forward(std::span(ids).first(25), LogitsOf::kNone, &sink);
+      model->Forward(std::span(ids).subspan(25), LogitsOf::kNone, &sink);
+      if (last_layer && *last_layer < layers - 1) {
+        EXPECT_THROW(model->Forward(std::span(ids).first(1), LogitsOf::kLastToken), std::invalid_argument) << name;
+        model->Rewind(0);
+        EXPECT_THROW(model->EndBehind(*last_layer + 1), std::invalid_argument) << name;
+      }
+      return sink.numbers;
+    };
+    for (int32_t layer = 0; layer < layers; ++layer) EXPECT_EQ(run(layer, layer), run({}, layer)) << name << layer;
+    SessionOptions outside;
+    outside.last_layer = layers;
+    EXPECT_THROW(OpenTransformer(kOracle + name, outside, {}), std::invalid_argument);
   }
 }
 

@@ -36,8 +36,9 @@ class Checkpoint {
   int64_t NumParameters() const;
   // Of the tensors whose names begin so; two for each byte of packed ones.
   int64_t NumbersUnder(std::string_view prefix) const;
-  int64_t Bytes() const;        // of the files
-  int64_t TensorBytes() const;  // of the tensors in them
+  int64_t BytesUnder(std::string_view prefix) const;  // of the same tensors, as stored
+  int64_t Bytes() const;                              // of the files
+  int64_t TensorBytes() const;                        // of the tensors in them
   int32_t NumFiles() const { return static_cast<int32_t>(files_.size()); }
   // The dtype that most parameters are stored in, such as "BF16"; empty where there are none.
   std::string MainDType() const;

@@ -49,7 +49,7 @@ struct SharedKeys {
 
 // Bytes that a model takes where it runs.
 struct ModelSizes {
-  std::vector<int64_t> layers;  // weights and cache of each layer, or what a recurrent token mixer remembers
+  std::vector<int64_t> layers;  // of each layer that is loaded: weights and cache, or what a recurrent mixer remembers
   int64_t ends = 0;             // what lies before the first and after the last layer: it goes with the first one
   int64_t pass = 0;             // what a pass takes beside them, on each device that has a layer
   std::vector<SharedKeys> shared = {};  // of each layer; empty: none reads another one's keys
@@ -65,8 +65,8 @@ std::vector<PassedOver> TooSmall(const ModelSizes& sizes, std::span<const Device
                                  std::span<const Device> placed);
 
 // Of a model with numbers of so many bytes, a cache of so many tokens and passes of at most `pass_tokens`, of which
-// `points` are recorded, and which end behind `last_layer` (the model's, without one): those above have their weights
-// alone. Reads no weight.
+// `points` are recorded, and which end behind `last_layer` (the model's, without one): neither those above nor the head
+// are loaded then. Reads no weight.
 ModelSizes SizesOf(const Checkpoint& checkpoint, const ModelConfig& config, int64_t number_bytes, int64_t tokens,
                    int64_t pass_tokens, std::span<const CapturePoint> points = {},
                    std::optional<int32_t> last_layer = {});

@@ -51,12 +51,15 @@ struct SessionOptions {
   Device device = kCpu;
   int32_t chunk_tokens = 1024;  // tokens per forward pass of a prompt; activations take memory in proportion
   int32_t num_threads = 0;      // 0: all cores
-  // A device for each layer (layer_placement.h), in place of `device`: weights and cache of a layer lie there, and
-  // hidden states move from one to the next. What lies before the first layer and after the last is with the first one.
-  // Empty: all on `device`.
+  // A device for each layer that is loaded (layer_placement.h), in place of `device`: weights and cache of a layer lie
+  // there, and hidden states move from one to the next. What lies before the first layer and after the last is with the
+  // first one. Empty: all on `device`.
   std::vector<Device> layer_devices = {};
   // Asked for every call of dense attention; null: LibTorch attends to all of them. It serves one model at a time.
   std::shared_ptr<DenseExecutor> dense_executor = {};
+  // The last layer that is loaded; below the model's last, passes end behind it (Transformer::EndBehind), and of the
+  // layers above it and of the head no weight is read. Without one: the whole model.
+  std::optional<int32_t> last_layer = {};
 };
 
 class ModelSession {
