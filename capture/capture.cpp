@@ -398,10 +398,12 @@ class Plan {
     if (!in_use->config) in_use->config = model::ReadModelConfig(request.model_dir);
     const model::ModelConfig& config = *in_use->config;
     const RecordedHeads heads = CheckAgainstConfig(request, config);
+    // Before the tokenizer, which a folder without weights that are read mostly lacks as well.
+    const ElementType captured = model::CapturedType(request.model_dir, SessionOf(request));
     ReadTokenizer(request, config, in_use);
     prompt_ = ReadPrompt(request, in_use->tokenizer ? &*in_use->tokenizer : nullptr, config);
     CheckPositions(request, prompt_, config);
-    layout_ = MakeLayout(request, config, model::CapturedType(request.model_dir, SessionOf(request)), heads, prompt_);
+    layout_ = MakeLayout(request, config, captured, heads, prompt_);
     if (in_use->tokenizer) layout_.model.tokenizer_sha256 = TokenizerHash(request.model_dir);
     // What is recorded is all that the prompt is read for, unless it is gone on with.
     last_layer_ = request.decode_tokens > 0 ? config.num_layers - 1 : *std::ranges::max_element(layout_.layers);

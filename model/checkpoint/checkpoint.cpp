@@ -61,6 +61,7 @@ Checkpoint::Checkpoint(const std::string& model_dir) : model_dir_(model_dir) {
   std::map<std::string, std::string> shard_of;
   std::set<std::string> shard_names;
   std::error_code ignored;
+  RefuseAdapter(folder);
   if (fs::exists(index_path, ignored)) {
     shard_of = ReadIndex(index_path.string());
     for (const auto& [tensor, shard] : shard_of) shard_names.insert(shard);

@@ -15,6 +15,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kConfigName = "config.json";
+constexpr std::string_view kAdapterName = "adapter_config.json";
 
 // Makers also publish models in a form of their own, such as Meta's folder original/: params.json and
 // consolidated.00.pth, a pickle, which is a program and not opened here.
@@ -62,7 +63,19 @@ void RefuseGguf(const fs::path& folder) {
              std::string(kRecordFromPython));
 }
 
+constexpr std::string_view kMerge =
+    "merge it into its model with peft (merge_and_unload, then save_pretrained), and name the folder of that";
+
 }  // namespace
+
+void RefuseAdapter(const fs::path& folder) {
+  std::error_code unknown;
+  if (!fs::exists(folder / kAdapterName, unknown)) return;
+  // transformers adds it to a model of the same folder where peft is installed.
+  Refuse(folder.string(), kAdapterName,
+         "says that an adapter such as LoRA belongs to the model, which headscope does not run",
+         std::string(kMerge) + "; where the weights have it already, take that file out of the folder");
+}
 
 void RequireModelFolder(const fs::path& folder) {
   std::error_code unknown;
@@ -73,6 +86,8 @@ void RequireModelFolder(const fs::path& folder) {
            fs::exists(folder.parent_path() / kConfigName, unknown) ? "name the folder that it is in"
                                                                    : "name a folder with a config.json");
   }
+  if (fs::exists(folder / kAdapterName, unknown))
+    Refuse(folder.string(), kAdapterName, "is of an adapter such as LoRA, not of a model", kMerge);
   RefuseMakersFormat(folder);
   RefuseCacheFolder(folder);
   RefuseGguf(folder);

@@ -9,6 +9,9 @@ namespace headscope::model {
 // Throws BadInputError where `folder` has no config.json and what is there instead shows what to name.
 void RequireModelFolder(const std::filesystem::path& folder);
 
+// Throws BadInputError for a folder whose weights are not all of the model: an adapter stands beside them.
+void RefuseAdapter(const std::filesystem::path& folder);
+
 // Throws BadInputError for a folder without safetensors weights.
 [[noreturn]] void RefuseOtherWeights(const std::filesystem::path& folder);
 

@@ -178,6 +178,18 @@ TEST(Capture, LayersAboveThoseThatAreRecordedRunOnlyForTokensThatAreGenerated) {
   }
 }
 
+// Such a folder mostly lacks a tokenizer as well, which was all that was said of it.
+TEST(Capture, AFolderOfWeightsThatAreNotReadIsToldSo) {
+  const TemporaryFolder folder;
+  CaptureRequest request = Request(folder);
+  request.model_dir = folder.File("model");
+  std::filesystem::create_directory(request.model_dir);
+  std::filesystem::copy(ReferenceModel() + "/config.json", request.model_dir);
+  folder.Write("model/model-q4.gguf", "GGUF");
+  EXPECT_THAT([&] { Capture(request, {}, {}); },
+              ::testing::ThrowsMessage<BadInputError>(::testing::HasSubstr("model-q4.gguf: is GGUF")));
+}
+
 // Requests a stop in a layer of the second pass.
 class StopsInAPass final : public model::AttentionBackend {
  public:

@@ -367,7 +367,8 @@ TEST(ModelConfig, SaysWhatToNameInsteadOfWhatIsNoModelsFolder) {
     return "accepted";
   };
   EXPECT_THAT(refusal("none"), HasSubstr("name a model's folder"));
-  for (const char* path : {"model", "cache", "cache/snapshots", "cache/snapshots/b", "cache/snapshots/a", "quantised"})
+  for (const char* path :
+       {"model", "cache", "cache/snapshots", "cache/snapshots/b", "cache/snapshots/a", "quantised", "adapter"})
     std::filesystem::create_directory(folder.File(path));
   for (const char* path : {"model/config.json", "cache/snapshots/b/config.json"})
     folder.Write(path, LlamaJson().dump());
@@ -381,6 +382,9 @@ TEST(ModelConfig, SaysWhatToNameInsteadOfWhatIsNoModelsFolder) {
   EXPECT_THAT(refusal("cache"), HasSubstr("such as " + folder.File("cache/snapshots/a")));
   folder.Write("quantised/model-q4.gguf", "GGUF");
   EXPECT_THAT(refusal("quantised"), AllOf(HasSubstr("model-q4.gguf: is GGUF"), HasSubstr("headscope.record")));
+  folder.Write("adapter/adapter_config.json", R"({"peft_type":"LORA"})");
+  folder.Write("adapter/adapter_model.safetensors", "");
+  EXPECT_THAT(refusal("adapter"), AllOf(HasSubstr("adapter_config.json: is of an adapter"), HasSubstr("merge it")));
 }
 
 TEST(ModelConfig, RefusesJsonThatTwoReadersCouldReadDifferently) {

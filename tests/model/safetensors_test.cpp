@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "base/errors.h"
 #include "checkpoint_files.h"
 #include "model/checkpoint.h"
@@ -14,6 +16,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::ThrowsMessage;
 
 std::string RefusalOf(const std::string& bytes) {
   const TemporaryFolder folder;
@@ -202,6 +205,17 @@ TEST(Checkpoint, WeightsOfAnotherFormAreNamed) {
   for (const char* name : {"pytorch_model.bin", "pytorch_model-00001-of-00002.bin", "consolidated.00.pth", "a.gguf"})
     EXPECT_THAT(refusal(name), AllOf(HasSubstr(std::string(name) + ": is "), HasSubstr("headscope.record")));
   EXPECT_THAT(refusal(""), HasSubstr("name a folder with safetensors weights"));
+}
+
+// transformers adds it to the weights; the model without it ran in its place.
+TEST(Checkpoint, AnAdapterBesideTheWeightsIsRefused) {
+  const TemporaryFolder folder;
+  std::filesystem::copy(ReferenceModel(), folder.path(), std::filesystem::copy_options::recursive);
+  EXPECT_NO_THROW(Checkpoint{folder.path()});
+  folder.Write("adapter_config.json", R"({"peft_type":"LORA"})");
+  EXPECT_THAT([&] { Checkpoint{folder.path()}; },
+              ThrowsMessage<BadInputError>(AllOf(HasSubstr("adapter_config.json: says that"), HasSubstr("merge it"),
+                                                 HasSubstr("take that file out"))));
 }
 
 TEST(Checkpoint, ShardNamesCannotLeaveTheFolder) {
