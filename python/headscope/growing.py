@@ -45,8 +45,8 @@ def _chunk_writer():
 class _Block:
     """The open chunks of a layer's heads, which grow together."""
 
-    def __init__(self, num_heads, chunk_bytes):
-        self.chunks = np.empty((num_heads, chunk_bytes + CHECKSUM_BYTES), np.uint8)
+    def __init__(self, chunks):
+        self.chunks = chunks  # uint8 [heads, bytes and checksum]
         self.number = self.items = 0  # of each head's chunks; that are there
         self.is_written = True  # as it is
 
@@ -121,14 +121,15 @@ class Growing:
     def length(self):
         return self.extents[self.axis]
 
-    def write(self, offset, values):
-        """Writes `values`, bytes of the dataset's own type and contiguous, at `offset`, and grows where it must. What is of heads goes on where it ended."""
+    def write(self, offset, values, lent=None):
+        """Writes `values`, bytes of the dataset's own type and contiguous, at `offset`, and grows where it must. What is of heads goes on where it ended, and may be
+        `lent`, each head's items contiguous."""
         end = offset[self.axis] + values.shape[self.axis]
         if end > self.length():
             self.extents[self.axis] = end
             self.dataset.set_extent(tuple(self.extents))
         if self.axis > 0:
-            self._continue(offset[0], offset[self.axis], values)
+            self._continue(offset[0], offset[self.axis], values, lent)
             return
         space = self.dataset.get_space()
         space.select_hyperslab(tuple(offset), values.shape)
@@ -138,10 +139,13 @@ class Growing:
         if len(values):
             self.write((self.length(),) + (0,) * (values.ndim - 1), values)
 
-    def _continue(self, place, first, values):
+    def _continue(self, place, first, values, lent):
         if first != self._lengths.get(place, 0):
             raise ValueError(f"item {first} cannot follow {self._lengths.get(place, 0)} items")
         length = values.shape[self.axis]
+        if lent is not None and length == self.chunk_items and first % length == 0 and self._fits(lent):
+            self._keep_lent(place, first, lent)
+            return
         raw = values.reshape(self._heads_of_layer, -1).view(np.uint8)
         done = 0
         while done < length:
@@ -156,6 +160,24 @@ class Growing:
         self._lengths[place] = first + length
         while len(self._open) > 1 and len(self._open) * self._heads_of_layer * self._chunk_bytes > self._cache_bytes:
             self._put_away(next(iter(self._open)))
+
+    def _fits(self, lent):
+        return lent.room is not None and lent.room.shape == (self._heads_of_layer, self._chunk_bytes + CHECKSUM_BYTES)
+
+    def _keep_lent(self, place, first, lent):
+        """What fills a chunk of each head is written from where it is."""
+        block = _Block(lent.room)
+        block.number, block.items, block.is_written = first // self.chunk_items, self.chunk_items, False
+        lent.kept = True
+        step = max(1, _AT_ONCE // self._chunk_bytes)
+
+        def work(begin, end):
+            for head in range(begin, end, step):
+                checksum.seal(block.chunks[head : min(head + step, end)])
+
+        self._chunks.prepare(self._heads_of_layer, work)
+        self._chunks.add(self, place, block, lent.give_back)
+        self._lengths[place] = first + self.chunk_items
 
     def _put(self, block, raw):
         """The next items into each chunk, which is summed up where they fill it."""
@@ -179,7 +201,7 @@ class Growing:
         """The layer's open chunks, of which so many items are there."""
         block = self._open.pop(place, None)
         if block is None:
-            block = self._spare.pop() if self._spare else _Block(self._heads_of_layer, self._chunk_bytes)
+            block = self._spare.pop() if self._spare else _Block(np.empty((self._heads_of_layer, self._chunk_bytes + CHECKSUM_BYTES), np.uint8))
             block.number, block.items, block.is_written = number, items, True
             if items:
                 block.chunks[:, : items * self.item_bytes] = self._read(place, number * self.chunk_items, items)

@@ -12,11 +12,15 @@ import threading
 import time
 import weakref
 
+import numpy as np
 import torch
 
+from headscope.checksum import CHECKSUM_BYTES
 from headscope.errors import FailedError
+from headscope.lent import lent, room_for
 
 _PIECE_BYTES = 8 << 20
+_BUFFER_BYTES = _PIECE_BYTES + (64 << 10)  # with room behind each head's part
 _SMALL_BYTES = 64 << 10  # which malloc has at hand; the pages of more would be taken from the system and given back for each piece
 _WAITING_BYTES = 64 << 20
 _WAITING_FROM_GPU = 1 << 30  # at most, and at most a sixteenth of the machine's memory
@@ -119,12 +123,22 @@ class Pump:
         if piece.numel() * piece.element_size() < _SMALL_BYTES:
             copy = piece.detach().to(copy=True, memory_format=torch.contiguous_format)
             return lambda write: write(_array(copy))
-        buffer, target = self._buffer_for(piece)
-        target.copy_(piece.detach())
+        extents = room_for(piece.shape, piece.element_size())
+        if extents is None:
+            buffer, target = self._buffer_for(piece)
+            room = None
+        else:
+            buffer = self._buffer_of(extents[0] * extents[1])
+            room = buffer[: extents[0] * extents[1]].view(extents)
+            target = room[:, :-CHECKSUM_BYTES].view(piece.dtype).view(piece.shape)
+        # By NumPy: OpenMP's threads, which copy for LibTorch, would spin behind each copy and keep the cores from what puts chunks together.
+        np.copyto(_array(target), _array(piece.detach()))
 
         def take(write):
-            write(_array(target))
-            self._buffers.put(buffer)
+            array = lent(_array(target), None if room is None else room.numpy(), lambda: self._buffers.put(buffer))
+            write(array)
+            if not array.kept:
+                array.give_back()
 
         return take
 
@@ -151,13 +165,17 @@ class Pump:
     def _buffer_for(self, piece):
         """A buffer, and the room in it that the piece takes, of its type and shape."""
         size = piece.numel() * piece.element_size()
+        buffer = self._buffer_of(size)
+        return buffer, buffer[:size].view(piece.dtype).view(piece.shape)
+
+    def _buffer_of(self, size):
         try:
             buffer = self._buffers.get_nowait()
         except queue.Empty:
             buffer = None
         if buffer is None or buffer.numel() < size:  # a single row of very many heads is more than a piece
-            buffer = torch.empty(max(size, _PIECE_BYTES), dtype=torch.uint8, pin_memory=self._pins)
-        return buffer, buffer[:size].view(piece.dtype).view(piece.shape)
+            buffer = torch.empty(max(size, _BUFFER_BYTES), dtype=torch.uint8, pin_memory=self._pins)
+        return buffer
 
     def _work(self):
         while True:

@@ -14,6 +14,7 @@ from headscope import layout as trace_layout
 from headscope.errors import FailedError, reason
 from headscope.growing import Chunks, Growing
 from headscope.layout import TENSORS
+from headscope.lent import Lent
 
 DISK_RESERVE = 8 << 20  # free space that must remain beside the data
 OPEN_CHUNK_BUDGET = 512 << 20  # of open chunks that stay in memory, all datasets together
@@ -379,9 +380,10 @@ class TraceWriter:
         """A piece of a layer's tensor: `values` [heads, n] or [heads, n, width] from item `first` on, in the type of the file (bfloat16 as its two bytes)."""
         part, place = self.place[slot]
         target = self._tensors[part][name]
-        values = np.ascontiguousarray(values)[None]
+        lent = values if isinstance(values, Lent) else None
+        values = (np.ascontiguousarray(values) if lent is None else values)[None]
         offset = (place, 0, first) + (0,) * (values.ndim - 3)
-        self._guarded(lambda: target.write(offset, values))
+        self._guarded(lambda: target.write(offset, values, lent))
 
     def advance(self, slot, num_tokens, num_rows):
         """Says that a layer's next tokens and rows are written in every tensor of it."""

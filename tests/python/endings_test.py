@@ -365,6 +365,33 @@ class Memory(RecordingCase):
         self.assertEqual([float(one.max()) for one, _ in written], [*range(pieces), 1])
         self.assertTrue(all((one == one.flat[0]).all() for one, _ in written))
 
+    def test_what_fills_chunks_is_written_from_where_it_waits(self):
+        """It was copied once more; and it is used again only when it is in the file."""
+        size, heads, step, passes = 64, 8, 1024, 24  # 256 KiB of fp32 a head
+        facts = [layout.LayerFacts(heads, heads, size, size, tuple(range(heads)), tuple(range(heads)), 0.125)]
+        one = layout.Layout("m", "m", "{}", 1, heads, heads, size, [0], facts, encoding="float32", max_tokens=passes * step)
+        writer, pump = TraceWriter(self.path, one, passes * step), Pump()
+        values = torch.randn(3, step, heads, size, generator=torch.Generator().manual_seed(7)).transpose(1, 2)  # whose rows do not lie together
+        with mock.patch.object(growing.Growing, "_keep_lent", autospec=True, side_effect=growing.Growing._keep_lent) as kept:
+            for number in range(passes):
+                pump.call(lambda number=number: (writer.append_tokens([1] * step, [0] * step, 0, [b""] * step), writer.append_rows(np.arange(number * step, (number + 1) * step))))
+                for name, one_of in zip("qkv", values + number):
+                    pump.put(writer.write, 0, name, number * step, one_of)
+                pump.put(writer.write, 0, "lse", number * step, (values[0] + number)[:, :, 0])
+                pump.call(lambda: writer.advance(0, step, step))
+            pump.call(writer.finish)
+            pump.drain()
+        self.assertEqual(kept.call_count, 3 * passes)
+        self.assertLessEqual(pump._buffers.qsize(), pump_module._WAITING_BYTES // pump_module._PIECE_BYTES + 3)
+        self.assertGreater(pump._buffers.qsize(), 0)
+        pump.stop()
+        with headscope.open(self.path) as trace:
+            for name, one_of in zip("qkv", values):
+                for head in (0, heads - 1):
+                    found = trace.tensor(name, 0, head)[:].reshape(passes, step, size)
+                    for number in range(passes):
+                        np.testing.assert_array_equal(found[number], (one_of[head] + number).numpy())
+
     def test_memory_is_given_back_with_the_end(self):
         """Whoever keeps a recording for its paths kept what had waited, up to 64 MiB."""
         pump = Pump()

@@ -202,15 +202,15 @@ class OwnOrder(cases.FolderCase):
 
     def test_deepseek_v32(self):
         one, other, _, tokens, config = self.both("deepseek_v32")
-        self.check(one, other, ("q", "k", "v", "lse"), {})
+        self.assertEqual(one.facts(1), other.facts(1))
+        for name, heads in (("index_q", config.index_n_heads), ("index_k", 1), ("index_weights", config.index_n_heads), ("q", 4), ("k", 4), ("v", 4), ("lse", 4)):
+            for head in range(heads):  # of the first layer: of equal scores either is chosen, so what is above may differ
+                found, wanted = (trace.tensor(name, 0, head)[:] for trace in (other, one))
+                np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=2e-5, err_msg=f"{name} {head}")
+                self.assertGreater(np.abs(wanted).max(), 0.01)
         for layer in one.layers:
             self.assertEqual(one.facts(layer).index_heads, config.index_n_heads)
-            for name, heads in (("index_q", config.index_n_heads), ("index_k", 1), ("index_weights", config.index_n_heads)):
-                for head in range(heads):
-                    found, wanted = (trace.tensor(name, layer, head)[:] for trace in (other, one))
-                    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=2e-5, err_msg=f"{name} {layer}:{head}")
-                    self.assertGreater(np.abs(wanted).max(), 0.01)
-            kept = [(trace.tensor("selection", layer, 0)[:] >= 0).sum(1) for trace in (one, other)]  # of equal scores either is chosen
+            kept = [(trace.tensor("selection", layer, 0)[:] >= 0).sum(1) for trace in (one, other)]
             np.testing.assert_array_equal(kept[1], kept[0])
             np.testing.assert_array_equal(kept[0], np.minimum(np.arange(len(tokens)) + 1, config.index_topk))
 
