@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "checkpoint/strict_json.h"
+#include "model/tokenizer.h"
 #include "tokenizer/byte_alphabet.h"
 #include "tokenizer/seeded_hash.h"
 #include "tokenizer/text_stages.h"
@@ -39,6 +40,15 @@ void ReadAddedTokens(const JsonFields& root, TokenizerSpec* spec) {
     if (added.content.empty()) token.RefuseField("content", "is empty", "remove the token");
     spec->added_tokens.push_back(std::move(added));
   });
+}
+
+// The bytes of a vocabulary's token whose file spells bytes by letters; nothing where no text is made of them, as it is
+// of none of a name such as "<|\u00e9|>".
+std::optional<std::string> SpelledBytes(const TokenizerSpec& spec, std::string_view text) {
+  if (spec.over_characters && !spec.spelled_in_alphabet) return std::nullopt;
+  std::optional<std::string> bytes = BytesOfVocabularyText(text);
+  if (bytes && bytes->size() > 1 && Utf8Length(*bytes) < bytes->size()) bytes.reset();
+  return bytes;
 }
 
 class VocabularyReader {
@@ -88,11 +98,13 @@ class VocabularyReader {
     if (bytes && (has_affixes || (spec_.ignore_merges && spec_.over_characters)))
       spec_.words.Add(id, spec_.over_characters ? text : std::string_view(*bytes), false);
     // The name of an added token may stand in the vocabulary too. It is a word like others then, unless it is written
-    // as none; bytes may have such names, since trainers take them as special tokens alone.
+    // as none; bytes may have such names, since trainers take them as special tokens alone. Of a letter that stands for
+    // a byte the name is in a text what it says, and the word is that byte.
     if (const auto added = added_.find(text); added != added_.end()) {
-      spec_.tokens.Add(id, spec_.over_characters && !spec_.spelled_in_alphabet ? std::string_view(*bytes) : text,
-                       false);
-      if (!bytes || (*bytes != text && !(spec_.over_characters && is_byte))) return;
+      const std::optional<std::string> spelled = SpelledBytes(spec_, text);
+      const bool is_text = spec_.over_characters && !spec_.spelled_in_alphabet;
+      spec_.tokens.Add(id, spelled ? std::string_view(*spelled) : is_text ? std::string_view(*bytes) : text, false);
+      if (!spelled && (!bytes || (*bytes != text && !(spec_.over_characters && is_byte)))) return;
       added->second = 1;
     } else {
       if (!bytes || bytes->empty())
@@ -207,8 +219,13 @@ void PutAddedTokens(const JsonFields& root, TokenizerSpec* spec) {
     }
     const bool by_characters =
         spec->over_characters && spec->kind != TokenKind::kWordPiece && !spec->spelled_in_alphabet;
+    std::optional<std::string> word;  // of a token that is one, too
+    if (spec->kind == TokenKind::kBytePairs && !std::ranges::binary_search(spec->added_only, token.id))
+      word = SpelledBytes(*spec, token.content);
     if (spec->kind == TokenKind::kWordLevel)
       spec->tokens.Add(token.id, std::string(1, ' ').append(token.content), token.special);
+    else if (word)
+      spec->tokens.Add(token.id, *word, token.special);
     else
       spec->tokens.Add(token.id, by_characters ? BytesOfCharacters(token.content) : token.content, token.special);
   }

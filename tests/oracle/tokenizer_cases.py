@@ -254,6 +254,27 @@ def with_added(tokenizer):
     return tokenizer
 
 
+LETTERS = ["\u00e9", "\u0120", "\u0120the", "\u00c3", "\u00a9", "\u010a", "\u0141", "\u00e9!", "q", "\u0120of", "<|\u00e9|>"]
+
+
+def with_letters(tokenizer):
+    """Names that are, as the vocabulary spells it, a byte or several: in a text they stand for themselves, and the bytes keep their tokens."""
+    tokenizer.add_tokens([AddedToken(name, normalized=False) for name in LETTERS[:6]] + [AddedToken(LETTERS[6], lstrip=True, normalized=False), AddedToken(LETTERS[7], single_word=True)])
+    tokenizer.add_special_tokens(LETTERS[8:])
+    return tokenizer
+
+
+def among_letters(seed, texts):
+    """The texts with these names, and what they are as bytes, at places in them."""
+    rng = random.Random(seed)
+    parts = [*LETTERS, " the", " ", "\u00c3\u00a9", "\u99c1", "\n"]
+    for text in texts:
+        for _ in range(rng.randrange(4)):
+            place = rng.randrange(len(text) + 1)
+            text = text[:place] + rng.choice(parts) + text[place:]
+        yield text
+
+
 def variants(model_dir, prose):
     own = json.load(open(os.path.join(model_dir, "tokenizer.json")))
     yield "own", own
@@ -286,6 +307,10 @@ def variants(model_dir, prose):
         "gpt2_short": trained(prose, [split(GPT2_SHORT), byte_level()]),
         "cl100k": trained(prose, [split(CL100K), byte_level()]),
         "seed_coder": trained(prose, [split(SEED_CODER), byte_level()]),
+        "letters": with_letters(trained(prose, [byte_level(regex=True)])),
+        "letters_whole": with_letters(trained(prose, [split(LLAMA3), byte_level()], ignore_merges=True)),
+        "letters_composed": with_letters(trained(prose, [split(QWEN2), byte_level()], normalizers.NFC())),
+        "letters_by_normalizer": with_letters(bytes_by_normalizer(prose)),
         "digits_from_end": trained(prose, [split(DIGITS_FROM_END), split(O200K), byte_level()]),
         "scripts_by_range": trained_across([split(DIGITS_FROM_END), split(ASIAN), split(DEEPSEEK), byte_level()]),
         "scripts_by_escapes": trained_across([split(r"[\u3040-\u30FF\x{e40}-\x{E7f}\x{20000}-\x{2FFFF}\u00E9]+", "removed"), byte_level()]),
@@ -546,8 +571,11 @@ def main():
         tokenizer = Tokenizer.from_file(path)
         if kind in JOINED:
             tokenizer.decoder = JOINED[kind]
+        made = [*texts(number, assigned, strings), long_text]
+        if kind.startswith("letters"):
+            made = [*among_letters(number, made)]
         # A tokenizer.json of that kind begins anew after a name.
-        chosen = [text for text in [*texts(number, assigned, strings), long_text]
+        chosen = [text for text in made
                   if kind != "sentencepiece" or not any(name in text for name in ("<s>", "</s>", "<unk>"))]
         write_library_cases(folder_of(kind), chosen, tokenizer)
     for number, (kind, model) in enumerate(library_models(prose[:60_000])):
