@@ -7,10 +7,12 @@
 #include <algorithm>
 #include <array>
 #include <new>
+#include <optional>
 #include <stdexcept>
 
 #include "base/errors.h"
 #include "model/tokenizer.h"
+#include "tokenizer/stand_ins.h"
 #include "tokenizer/unicode_text.h"
 
 namespace headscope::model {
@@ -54,6 +56,7 @@ Splitter::Splitter(const std::string& pattern, Pattern kind) : kind_(kind) {
     literal_ = pattern;
     return;
   }
+  has_classes_ = kind == Pattern::kCharacters && pattern.find("\\p") != std::string::npos;
   int error = 0;
   PCRE2_SIZE at = 0;
   const uint32_t options = kind == Pattern::kCharacters ? PCRE2_UTF | PCRE2_UCP : 0;
@@ -94,13 +97,15 @@ void Splitter::SplitLiteral(std::string_view text, const Visit& visit) const {
 }
 
 void Splitter::SplitByExpression(std::string_view text, const Visit& visit) const {
+  const std::optional<std::string> stand_ins = has_classes_ ? WithStandIns(text) : std::nullopt;
+  const std::string_view seen = stand_ins ? std::string_view(*stand_ins) : text;
   const auto* code = static_cast<const pcre2_code*>(code_.get());
   const Matches match(pcre2_match_data_create_from_pattern(code, nullptr));
   const Context limits = LimitsFor(text.size());
   if (!match) throw std::bad_alloc();
   size_t done = 0;
   while (done < text.size()) {
-    const int found = pcre2_match(code, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), done,
+    const int found = pcre2_match(code, reinterpret_cast<PCRE2_SPTR>(seen.data()), seen.size(), done,
                                   PCRE2_NO_UTF_CHECK, match.get(), limits.get());
     if (found == PCRE2_ERROR_NOMATCH) break;
     if (found < 0) {

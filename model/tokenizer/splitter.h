@@ -16,7 +16,7 @@ namespace headscope::model {
 class Splitter {
  public:
   enum class Pattern : uint8_t {
-    kCharacters,  // PCRE2 with Unicode properties
+    kCharacters,  // PCRE2 with Unicode properties, of the tokenizers library's Unicode
     kBytes,       // PCRE2 to which each byte is a character, valid UTF-8 or not
     kLiteral
   };
@@ -36,6 +36,7 @@ class Splitter {
   };
   std::unique_ptr<void, Free> code_;  // pcre2_code
   Pattern kind_;
+  bool has_classes_ = false;  // of characters, by their properties
   std::string literal_;
 };
 

@@ -19,6 +19,8 @@
 #include "tokenizer/character_map.h"
 #include "tokenizer/normalizer.h"
 #include "tokenizer/script_runs.h"
+#include "tokenizer/splitter.h"
+#include "tokenizer/unicode_text.h"
 
 namespace headscope::model {
 namespace {
@@ -236,6 +238,33 @@ TEST(ScriptRuns, AreThoseOfTheTokenizersLibrary) {
   EXPECT_THAT(runs(" a \u4e00\u3042\u30fc!\xff-\U0010ffff"),
               ElementsAre("a ", "\u4e00\u3042\u30fc", "!\xff-\U0010ffff"));
   EXPECT_THAT(runs(" "), ElementsAre());
+}
+
+// Of every character there is; a host's PCRE2 may be older than that library's Unicode.
+TEST(Splitter, ClassesAreThoseOfTheTokenizersLibrary) {
+  // In the order of tests/oracle/later_characters.py.
+  constexpr const char* kClasses[] = {R"(\p{L})",  R"(\p{N})",  R"(\p{P})",      R"(\p{S})",          R"(\p{M})",
+                                      R"(\p{Z})",  R"(\p{C})",  R"(\p{Lu})",     R"(\p{Ll})",         R"(\p{Lt})",
+                                      R"(\p{Lm})", R"(\p{Lo})", R"(\p{sc:Han})", R"(\p{White_Space})"};
+  const auto wanted = ReadArray<uint32_t>(HEADSCOPE_BINARY_DIR "/oracle/classes.u32");
+  ASSERT_EQ(wanted.size(), 0x110000U - 0x800U);
+  for (uint32_t number = 0; number < std::size(kClasses); ++number) {
+    const Splitter splitter(kClasses[number]);
+    uint32_t differ = 0, members = 0;
+    for (uint32_t i = 0; i < wanted.size(); ++i) {
+      const uint32_t code = i < 0xD800 ? i : i + 0x800;
+      std::string text;
+      AppendCharacter(code, &text);
+      bool matches = false;
+      splitter.ForEachPart(text, [&](std::string_view, bool found) { matches = found; });
+      members += matches ? 1 : 0;
+      if (matches == ((wanted[i] >> number & 1) != 0)) continue;
+      ++differ;
+      if (differ < 5) ADD_FAILURE() << kClasses[number] << " differs for " << std::hex << code;
+    }
+    EXPECT_EQ(differ, 0U) << kClasses[number];
+    EXPECT_GT(members, 10U) << kClasses[number];
+  }
 }
 
 // Every normalizer with every pre-tokenizer and every model.

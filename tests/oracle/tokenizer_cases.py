@@ -26,9 +26,12 @@ import unicodedata
 
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # threads for a hundred short texts cost more than they bring
 
+import later_characters
 import sentencepiece
 import tiktoken
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+
+LATER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../model/tokenizer/later_characters.cpp")
 
 CONTRACTIONS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 REST = r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -273,6 +276,15 @@ def among_letters(seed, texts):
             place = rng.randrange(len(text) + 1)
             text = text[:place] + rng.choice(parts) + text[place:]
         yield text
+
+
+def later_texts(seed, count):
+    """Texts of characters that a host's own tables may not know."""
+    rng = random.Random(1000 + seed)
+    later = [chr(code) for first, last, _ in later_characters.ranges_in(LATER) for code in range(first, last + 1)]
+    now = ["\U0001fae8", "\U0001fa77", "\U0001fadc", *list("aZ1 .'\u00e9\u4e2d\n"), "  "]
+    for _ in range(count):
+        yield "".join(rng.choice(later if rng.random() < 0.4 else now) for _ in range(rng.randrange(1, 30)))
 
 
 def variants(model_dir, prose):
@@ -572,6 +584,8 @@ def main():
         if kind in JOINED:
             tokenizer.decoder = JOINED[kind]
         made = [*texts(number, assigned, strings), long_text]
+        if spec.get("normalizer") is None:  # which have a Unicode of their own
+            made += later_texts(number, strings // 10)
         if kind.startswith("letters"):
             made = [*among_letters(number, made)]
         # A tokenizer.json of that kind begins anew after a name.
@@ -606,6 +620,8 @@ def main():
         # Names in place of others, and all of them; tokenization_qwen.py looks at the normal form of the whole text.
         chosen = [re.sub(r"<\|\w+\|>", lambda _: rng.choice(names), text) for text in texts(200 + number, assigned, strings)]
         chosen += [long_text, " ".join(names), "\u0338".join(names[:20])]
+        if kind != "ranked_qwen":
+            chosen += later_texts(200 + number, strings // 10)
         sliced = kind.startswith("ranked_llama") or kind == "ranked_kimi"
         if sliced:
             chosen += long_runs(names[0], prose)
