@@ -2,12 +2,14 @@
 #include "analysis/live_head.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "analysis/types/timing.h"
 #include "compare/decode_steps.h"
 #include "compare/decode_walk.h"
 #include "compare/model_window.h"
 #include "compare/output_error.h"
+#include "compare/rounds.h"
 #include "head/head_checks.h"
 #include "kernels/contiguous.h"
 #include "kernels/cpu_executor.h"
@@ -39,17 +41,23 @@ kernels::SparseIndexView TilesOf(kernels::SparseIndexView index, int64_t begin, 
   return index;
 }
 
+Status AttendOnce(const kernels::AttentionProblem& problem, const kernels::SparseIndexView& index,
+                  const kernels::AttentionOutput& output, const kernels::RunOptions& options, double* milliseconds) {
+  const Stopwatch watch;
+  Status status = kernels::AttendCpu(problem, index, output, options);
+  *milliseconds = watch.Milliseconds();
+  return status;
+}
+
 // Attends, and says what it took. Where that is short it may have met cold caches, or the picture that the slider has
-// changed: it is done once more, and the lesser time counts.
+// changed: it is done once more, and the lesser time counts, of dense attention as of the method.
 Status AttendTimed(const kernels::AttentionProblem& problem, const kernels::SparseIndexView& index,
                    const kernels::AttentionOutput& output, const kernels::RunOptions& options, double* milliseconds) {
-  const Stopwatch watch;
-  if (Status status = kernels::AttendCpu(problem, index, output, options); !status.ok()) return status;
-  *milliseconds = watch.Milliseconds();
+  if (Status status = AttendOnce(problem, index, output, options, milliseconds); !status.ok()) return status;
   if (*milliseconds >= LiveHead::kShortMs) return {};
-  const Stopwatch again;
-  if (Status status = kernels::AttendCpu(problem, index, output, options); !status.ok()) return status;
-  *milliseconds = std::min(*milliseconds, again.Milliseconds());
+  double again = 0;
+  if (Status status = AttendOnce(problem, index, output, options, &again); !status.ok()) return status;
+  *milliseconds = std::min(*milliseconds, again);
   return {};
 }
 
@@ -121,9 +129,44 @@ Status LiveHead::AttendChecked(const kernels::SparseIndexView& index, const std:
   return {};
 }
 
-Status LiveHead::AttendDense(int32_t num_threads, const std::stop_token& stop, std::vector<float>* outputs) {
+Status LiveHead::SelectDense(const kernels::AttentionProblem& problem, const kernels::RunOptions& options,
+                             kernels::SparseIndex* index) const {
   const kernels::PrefillMethod& dense = kernels::PrefillBaseline();
   const kernels::ParameterValues values(dense.spec());
+  return SelectInside(*head_, problem, dense, values, options, index);
+}
+
+Status LiveHead::AttendInTurn(const kernels::SparseIndexView& index, const kernels::RunOptions& options,
+                              std::vector<float>* outputs, LiveRun* run) {
+  const kernels::AttentionProblem problem = head_->Problem();
+  kernels::SparseIndex dense;
+  if (Status status = SelectDense(problem, options, &dense); !status.ok()) return status;
+  const auto entry = [&](const kernels::SparseIndexView& kept, std::vector<float>* o) {
+    return RoundEntry{{},
+                      [this, &problem, kept, o, &options](double*, double* attend_ms) {
+                        kernels::AttentionOutput output;
+                        output.o = kernels::ContiguousTensor<void>(o->data(), 1, head_->num_rows, head_->ValueDim());
+                        return AttendOnce(problem, kept, output, options, attend_ms);
+                      },
+                      {},
+                      {}};
+  };
+  std::vector<float> dense_outputs(outputs->size());
+  std::vector<RoundEntry> entries = {entry(dense.View(), &dense_outputs), entry(index, outputs)};
+  // No run warms up: of three, the median is not the one that met cold caches.
+  CompareOptions rounds;
+  rounds.repeats = kLeastRounds;
+  rounds.least_ms = kRoundsMs;
+  rounds.stop = options.stop;
+  if (Status status = RunRounds(rounds, kernels::Phase::kPrefill, &entries); !status.ok()) return status;
+  dense_ = std::move(dense_outputs);
+  run->dense_attend_ms = entries[0].Attend().median_ms;
+  run->attend_ms = entries[1].Attend().median_ms;
+  run->rounds = entries[1].Attend().repeats;
+  return {};
+}
+
+Status LiveHead::AttendDense(int32_t num_threads, const std::stop_token& stop, std::vector<float>* outputs) {
   const int64_t width = head_->ValueDim();
   const kernels::RunOptions options{ChecksAllRows() ? num_threads : 1, stop};
   std::vector<float> all;
@@ -131,17 +174,47 @@ Status LiveHead::AttendDense(int32_t num_threads, const std::stop_token& stop, s
   for (const Rows& rows : checked_) {
     const kernels::AttentionProblem problem = ProblemOf(rows);
     kernels::SparseIndex index;
-    if (Status status = SelectInside(*head_, problem, dense, values, options, &index); !status.ok()) return status;
+    if (Status status = SelectDense(problem, options, &index); !status.ok()) return status;
     std::vector<float> o(static_cast<size_t>((rows.end - rows.begin) * width));
     kernels::AttentionOutput output;
     output.o = kernels::ContiguousTensor<void>(o.data(), 1, rows.end - rows.begin, width);
-    double least = 0;
-    if (Status status = AttendTimed(problem, index.View(), output, options, &least); !status.ok()) return status;
-    milliseconds += least;
+    double own = 0;
+    Status status = ChecksAllRows() ? AttendOnce(problem, index.View(), output, options, &own)
+                                    : AttendTimed(problem, index.View(), output, options, &own);
+    if (!status.ok()) return status;
+    milliseconds += own;
     all.insert(all.end(), o.begin(), o.end());
   }
   *outputs = std::move(all);
   dense_times_.Add(milliseconds, std::chrono::steady_clock::now());
+  return {};
+}
+
+Status LiveHead::AttendApart(const kernels::SparseIndexView& index, const kernels::RunOptions& options,
+                             std::vector<float>* outputs, LiveRun* run) {
+  kernels::AttentionOutput output;
+  output.o = kernels::ContiguousTensor<void>(outputs->data(), 1, head_->num_rows, head_->ValueDim());
+  if (Status status = AttendOnce(head_->Problem(), index, output, options, &run->attend_ms); !status.ok())
+    return status;
+  if (dense_.empty()) {
+    if (Status status = AttendDense(options.num_threads, options.stop, &dense_); !status.ok()) return status;
+  } else if (dense_times_.IsDue(std::chrono::steady_clock::now())) {
+    std::vector<float> again;
+    if (Status status = AttendDense(options.num_threads, options.stop, &again); !status.ok()) return status;
+  }
+  // A short one met cold caches, of which dense attention, which is long, feels less.
+  if (run->attend_ms < kShortMs) {
+    if (Status status = AttendOnce(head_->Problem(), index, output, options, &run->attend_ms); !status.ok())
+      return status;
+  }
+  if (!ChecksAllRows()) {
+    outputs->clear();
+    if (Status status = AttendChecked(index, options.stop, outputs, &run->checked_attend_ms); !status.ok())
+      return status;
+  }
+  run->dense_attend_ms = dense_times_.MedianMs();
+  run->dense_times = dense_times_.count();
+  run->dense_age_s = dense_times_.OldestSeconds(std::chrono::steady_clock::now());
   return {};
 }
 
@@ -150,29 +223,13 @@ Status LiveHead::Run(const kernels::SparseIndexView& index, int32_t num_threads,
   if (Status status = CheckPrefillHead(*head_); !status.ok()) return status;
   const std::lock_guard lock(mutex_);
   if (forgets_times_.exchange(false)) dense_times_.Forget();
-  const int64_t width = head_->ValueDim();
-  std::vector<float> o(static_cast<size_t>(head_->num_rows * width));
-  kernels::AttentionOutput output;
-  output.o = kernels::ContiguousTensor<void>(o.data(), 1, head_->num_rows, width);
+  const kernels::RunOptions options{num_threads, stop};
+  std::vector<float> outputs(static_cast<size_t>(head_->num_rows * head_->ValueDim()));
   LiveRun result;
-  if (Status status = AttendTimed(head_->Problem(), index, output, {num_threads, stop}, &result.attend_ms);
-      !status.ok())
-    return status;
-  if (dense_.empty()) {
-    if (Status status = AttendDense(num_threads, stop, &dense_); !status.ok()) return status;
-  } else if (dense_times_.IsDue(std::chrono::steady_clock::now())) {
-    std::vector<float> again;
-    if (Status status = AttendDense(num_threads, stop, &again); !status.ok()) return status;
-  }
-  std::vector<float> checked;
-  if (!ChecksAllRows()) {
-    if (Status status = AttendChecked(index, stop, &checked, &result.checked_attend_ms); !status.ok()) return status;
-  }
-  const std::vector<float>& outputs = ChecksAllRows() ? o : checked;
-  SetError(outputs, dense_, static_cast<int64_t>(dense_.size()) / width, head_->ValueDim(), &result);
-  result.dense_attend_ms = dense_times_.MedianMs();
-  result.dense_times = dense_times_.count();
-  result.dense_age_s = dense_times_.OldestSeconds(std::chrono::steady_clock::now());
+  Status status =
+      IsShort() ? AttendInTurn(index, options, &outputs, &result) : AttendApart(index, options, &outputs, &result);
+  if (!status.ok()) return status;
+  SetError(outputs, dense_, static_cast<int64_t>(dense_.size()) / head_->ValueDim(), head_->ValueDim(), &result);
   result.num_rows = head_->num_rows;
   result.device = NamedCpu();
   *run = result;

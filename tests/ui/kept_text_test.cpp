@@ -102,6 +102,10 @@ TEST(KeptText, ALiveRunSaysItsTimeAndItsErrorAndWhetherRowsWereSampled) {
   EXPECT_EQ(DescribeLive(run, false).front(), "one run 12.3 ms, dense 41 ms (3.3×), timed 12 s ago");
   run.dense_times = 4;
   EXPECT_EQ(DescribeLive(run, false).front(), "one run 12.3 ms, dense 41 ms (3.3×), the median of 4 times in 12 s");
+  run.dense_times = 0;
+  run.rounds = 3;
+  EXPECT_EQ(DescribeLive(run, false).front(), "one run 12.3 ms, dense 41 ms (3.3×), medians of 3 in turn");
+  run.rounds = 0;
   // Of a head whose dense attention takes long, times of the same rows are compared.
   run.checked_rows = 1024;
   run.checked_attend_ms = 2;

@@ -45,6 +45,7 @@ std::vector<std::string> DescribeLive(const analysis::LiveRun& run, bool is_deco
     const double own_ms = is_sampled ? run.checked_attend_ms : run.attend_ms;
     times += Format(", dense %.3g ms (%.1f×)", run.dense_attend_ms, run.dense_attend_ms / own_ms);
   }
+  if (run.rounds > 1) times += Format(", medians of %d in turn", run.rounds);
   if (run.dense_times == 1 && run.dense_age_s >= 1) times += Format(", timed %.0f s ago", run.dense_age_s);
   if (run.dense_times > 1)
     times += Format(", the median of %d times in %.0f s", run.dense_times, std::max(1.0, run.dense_age_s));

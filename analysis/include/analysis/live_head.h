@@ -47,7 +47,10 @@ class DenseTimes {
 };
 
 // A head under a prefill method's slider, on the CPU. Dense attention's output of the checked rows is computed by the
-// first run and held, and it is timed again now and then (DenseTimes). They are: all rows of a head with at most
+// first run and held. Of a short head, dense attention and the method are timed in turn by every run, in the rounds of
+// a measured comparison: what else the machine does, such as drawing the picture that the slider has changed, meets
+// both, and their ratio is the one that a comparison finds. Of another, dense attention is timed again now and then
+// (DenseTimes). The checked rows are: all rows of a head with at most
 // kMostPairs pairs of row and token, else kBlocks blocks of kBlockRows rows, evenly spaced, so that the first run,
 // which takes longer by it, does not take as long as dense attention does. A run of such a head attends a second time,
 // to the checked rows alone, each block on one core as dense attention has it there: only times of the same rows, taken
@@ -59,8 +62,13 @@ class LiveHead {
   // A block's rows are the index's tiles, one of 128 rows or two of 64.
   static constexpr int64_t kBlocks = 8, kBlockRows = 128;
 
-  // What takes less is done twice, dense attention and the method alike, and the lesser time counts.
+  // What takes less is done twice where it is not timed in rounds.
   static constexpr double kShortMs = 30;
+  // A head is short up to this many pairs of row and token, times the dimensions of its keys and values: 4,096 tokens
+  // of 128 each. Not by the time: on a busy machine, where one time says least, every head would be long.
+  static constexpr int64_t kMostInTurn = int64_t{4096} * 4096 * 256;
+  static constexpr int32_t kLeastRounds = 3;
+  static constexpr double kRoundsMs = 20;  // they go on for so long
 
   explicit LiveHead(HeadTensorsPtr head) : head_(std::move(head)), checked_(RowsToCheck(*head_)) {}
 
@@ -80,7 +88,19 @@ class LiveHead {
   };
   static std::vector<Rows> RowsToCheck(const HeadTensors& head);
   bool ChecksAllRows() const { return checked_.size() == 1 && checked_[0].end - checked_[0].begin == head_->num_rows; }
+  bool IsShort() const {
+    return ChecksAllRows() &&
+           head_->num_rows * head_->num_tokens * int64_t{head_->head_dim + head_->ValueDim()} <= kMostInTurn;
+  }
   kernels::AttentionProblem ProblemOf(const Rows& rows) const;
+  kernels::Status SelectDense(const kernels::AttentionProblem& problem, const kernels::RunOptions& options,
+                              kernels::SparseIndex* index) const;
+  // Both time the method and dense attention, and make the method's outputs of the checked rows: in turn, of a short
+  // head, or apart. `outputs` has room for all rows.
+  kernels::Status AttendInTurn(const kernels::SparseIndexView& index, const kernels::RunOptions& options,
+                               std::vector<float>* outputs, LiveRun* run);
+  kernels::Status AttendApart(const kernels::SparseIndexView& index, const kernels::RunOptions& options,
+                              std::vector<float>* outputs, LiveRun* run);
   // Dense attention of the checked rows; adds what it took to the times.
   kernels::Status AttendDense(int32_t num_threads, const std::stop_token& stop, std::vector<float>* outputs);
 

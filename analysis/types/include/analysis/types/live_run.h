@@ -11,10 +11,11 @@ namespace headscope::analysis {
 
 struct LiveRun {
   double attend_ms = 0;          // of one run; of a decode method, of one step
+  int32_t rounds = 0;            // more than 0: it and dense attention's are medians of so many, taken in turn
   double checked_attend_ms = 0;  // of the checked rows alone, on one core; 0: all rows were checked
   double dense_attend_ms = 0;    // of dense attention, as what stands above it: of all rows, or of the checked ones on
                                  // one core; the median of a few, the newest beside this run or a moment before
-  int32_t dense_times = 0;       // behind it, of a prefill method
+  int32_t dense_times = 0;       // behind it, of a prefill method that was not timed in turn with it
   double dense_age_s = 0;        // of the oldest of them when this run ended
   double relative_error = 0;     // |O - O_dense| / |O_dense|, L2 over the checked rows
   double max_error = 0;          // largest absolute difference
