@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The page to begin with: heads worth a look, and a tour that frames what it speaks of.
+#include <QApplication>
 #include <QDockWidget>
 #include <QPushButton>
 #include <algorithm>
@@ -69,6 +70,76 @@ TEST_F(ReachTest, TheWelcomePageOpensAHeadAndItsTourWalksTheRealPanes) {
   EXPECT_TRUE(canvas_->panel_visible()) << "a step was about the panel";
   EXPECT_TRUE(WaitFor([&] { return !canvas_->PanelControl(QStringLiteral("method")).isNull(); }))
       << "and unrolled it, though the window is small";
+}
+
+// Counts what timers ask of the program.
+class TimerWatch : public QObject {
+ public:
+  TimerWatch() { qApp->installEventFilter(this); }
+  int count() const { return count_; }
+
+ protected:
+  bool eventFilter(QObject*, QEvent* event) override {
+    count_ += event->type() == QEvent::Timer ? 1 : 0;
+    return false;
+  }
+
+ private:
+  int count_ = 0;
+};
+
+TEST_F(ReachTest, TheToursFrameFollowsWhatItIsAboutAndAsksForNothingMeanwhile) {
+  Open();
+  ASSERT_TRUE(WaitForStatistics());
+  Press(Qt::Key_F1);
+  auto* welcome = Find<ui::WelcomePage>("welcomePage");
+  QTest::mouseClick(Find<QPushButton>("startTour"), Qt::LeftButton);
+  const auto* frame = Find<QWidget>("tourFrame");
+  const auto stands_around = [&](const QWidget* widget, const QRect& part) {
+    return frame->isVisible() && frame->geometry() == QRect(widget->mapTo(window_.get(), part.topLeft()), part.size());
+  };
+  // A pane that is taken out of the window, closed, shown and docked again, and a window that grows.
+  auto* dock = Find<QDockWidget>("matrixDock");
+  ASSERT_TRUE(WaitFor([&] { return stands_around(dock, dock->rect()); }));
+  dock->setFloating(true);
+  EXPECT_TRUE(WaitFor([&] { return !frame->isVisible(); }));
+  dock->setFloating(false);
+  dock->raise();  // it may have come back behind another one's tab
+  EXPECT_TRUE(WaitFor([&] { return stands_around(dock, dock->rect()); }));
+  dock->hide();
+  EXPECT_TRUE(WaitFor([&] { return !frame->isVisible(); }));
+  dock->show();
+  dock->raise();
+  EXPECT_TRUE(WaitFor([&] { return stands_around(dock, dock->rect()); }));
+  window_->resizeDocks({dock}, {dock->width() + 60}, Qt::Horizontal);
+  EXPECT_TRUE(WaitFor([&] { return stands_around(dock, dock->rect()); }));
+  // The map, which panes push about, and the panel on it, which moves by itself.
+  QTest::mouseClick(Find<QPushButton>("tourNext"), Qt::LeftButton);
+  ASSERT_TRUE(WaitFor([&] { return stands_around(canvas_, canvas_->rect()); }));
+  dock->hide();
+  EXPECT_TRUE(WaitFor([&] { return stands_around(canvas_, canvas_->rect()); }));
+  dock->show();
+  QTest::mouseClick(Find<QPushButton>("tourNext"), Qt::LeftButton);
+  const auto around_panel = [&] {
+    return stands_around(canvas_, canvas_->PanelControl(QStringLiteral("panel")).toAlignedRect());
+  };
+  ASSERT_TRUE(WaitFor(around_panel));
+  for (const QSize size : {QSize(1000, 700), QSize(1400, 860)}) {
+    window_->resize(size);
+    ASSERT_TRUE(WaitForCanvas());
+    EXPECT_TRUE(WaitFor(around_panel));
+  }
+  canvas_->SetPanelVisible(false);
+  EXPECT_TRUE(WaitFor([&] { return !frame->isVisible(); }));
+  canvas_->SetPanelVisible(true);
+  EXPECT_TRUE(WaitFor(around_panel));
+  ASSERT_TRUE(WaitForCanvas());
+  QTest::qWait(1500);  // for what is kept a moment after a change, and for the sides of a layout that settle
+  const TimerWatch watch;
+  QTest::qWait(1000);
+  EXPECT_LE(watch.count(), 3) << "a tour that nobody touches costs nothing";
+  EXPECT_TRUE(welcome->isVisible());
+  EXPECT_TRUE(around_panel());
 }
 
 TEST_F(ReachTest, WithoutATraceTheWelcomePageIsThere) {

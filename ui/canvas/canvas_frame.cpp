@@ -322,6 +322,8 @@ void HeadCanvas::Impl::DrawFrame() {
   options.focused = canvas->hasFocus() && panel.focused().empty();
   // The panel may change the method or the colours: before the map is drawn with them.
   if (model.settings().panel_visible) panel.Draw(model);
+  const QRectF panel_rect = canvas->PanelControl(QStringLiteral("panel"));
+  if (std::exchange(panel_rect_, panel_rect) != panel_rect) AfterFrame([this] { Q_EMIT canvas->PanelMoved(); });
   if (!export_ && model.head()) model.tiles().Want(model.Demand(model.view(), ratio));
   if (fit_when_drawn_ && model.head() && model.tiles().num_pending() == 0 &&
       model.FitRange(ratio, kShareInFaintRange)) {

@@ -485,6 +485,7 @@ QStringList HeadCanvas::Awaited() const {
 }
 
 QRectF HeadCanvas::PanelControl(const QString& name) const {
+  if (!panel_visible()) return {};
   const auto& controls = impl_->panel.controls();
   const auto found = controls.find(name.toStdString());
   if (found == controls.end()) return {};

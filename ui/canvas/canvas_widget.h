@@ -216,6 +216,7 @@ class HeadCanvas : public GlSurface {
   void CursorLeft();
   void LaidOut();      // in a new size
   void PanelPlaced();  // beside the map, above it or over it, where it was not before
+  void PanelMoved();   // PanelControl("panel") is another rectangle
   void ViewChanged();
   void DisplayChanged();  // colours, scale, reduction, overlay or panel
   // A person has set the range of the colours: members of the view state. By itself it moves in silence.

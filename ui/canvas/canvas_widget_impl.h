@@ -139,6 +139,7 @@ class HeadCanvas::Impl {
   std::optional<analysis::HeadId> fit_wanted_;        // by a person, of this head
   std::optional<analysis::ValueRange> range_before_;  // the faint scale
   std::string tooltip_;                               // of the frame before
+  QRectF panel_rect_;                                 // the same
 };
 
 }  // namespace headscope::ui

@@ -76,6 +76,7 @@ void MainWindow::BindReach() {
   });
   connect(welcome_, &WelcomePage::ExampleRequested, this, &MainWindow::OpenExample);
   connect(welcome_, &WelcomePage::CaptureRequested, commands_[Command::kCapture], &QAction::trigger);
+  connect(canvas_, &HeadCanvas::PanelMoved, welcome_, &WelcomePage::FollowPart);
   connect(welcome_, &WelcomePage::HeadRequested, &state_.heads, &HeadStore::Select);
   connect(welcome_, &WelcomePage::TourShows, this, [this](const QString& name) {
     QAction* action = ActionNamed(name);

@@ -4,6 +4,7 @@
 #include <QFileInfo>
 #include <QHBoxLayout>
 #include <QKeyEvent>
+#include <QTimer>
 #include <algorithm>
 #include <utility>
 
@@ -121,21 +122,34 @@ WelcomePage::WelcomePage(QWidget* parent)
   frame_->setAutoFillBackground(true);
   frame_->setBackgroundRole(QPalette::Highlight);
   frame_->hide();
-  constexpr int kFrameEveryMs = 100;
-  frame_timer_.setInterval(kFrameEveryMs);
-  connect(&frame_timer_, &QTimer::timeout, this, &WelcomePage::PlaceFrame);
   hide();
 }
 
 void WelcomePage::Frame(QWidget* widget, std::function<QRect()> part) {
+  UnwatchFramed();
   framed_ = widget;
   framed_part_ = std::move(part);
-  frame_timer_.start();
+  WatchFramed();
   PlaceFrame();
 }
 
+void WelcomePage::WatchFramed() {
+  for (QWidget* widget = framed_; widget != nullptr; widget = widget->parentWidget()) {
+    watched_.append(widget);
+    // It may be the sibling that is watched anyway: an object that filters twice is called once.
+    widget->installEventFilter(this);
+    if (widget == parentWidget()) break;
+  }
+}
+
+void WelcomePage::UnwatchFramed() {
+  for (const QPointer<QWidget>& widget : std::exchange(watched_, {})) {
+    if (widget != nullptr && widget != sibling_) widget->removeEventFilter(this);
+  }
+}
+
 void WelcomePage::PlaceFrame() {
-  if (step_ < 0 || framed_ == nullptr || !framed_->isVisible()) return frame_->hide();
+  if (step_ < 0 || framed_ == nullptr || !framed_->isVisible() || framed_->window() != window()) return frame_->hide();
   const QRect part = framed_part_();
   const QRect area = QRect(framed_->mapTo(parentWidget(), part.topLeft()), part.size()) & parentWidget()->rect();
   if (part.isEmpty() || area.isEmpty()) return frame_->hide();
@@ -150,7 +164,7 @@ void WelcomePage::PlaceFrame() {
 }
 
 void WelcomePage::RemoveFrame() {
-  frame_timer_.stop();
+  UnwatchFramed();
   framed_ = nullptr;
   frame_->hide();
 }
@@ -285,7 +299,22 @@ void WelcomePage::keyPressEvent(QKeyEvent* event) {
 }
 
 bool WelcomePage::eventFilter(QObject* watched, QEvent* event) {
-  if (watched == sibling_ && (event->type() == QEvent::Resize || event->type() == QEvent::Move)) Place();
+  const QEvent::Type type = event->type();
+  if (watched == sibling_ && (type == QEvent::Resize || type == QEvent::Move)) Place();
+  const bool moves = type == QEvent::Resize || type == QEvent::Move || type == QEvent::Show || type == QEvent::Hide ||
+                     type == QEvent::ParentChange;
+  const bool is_watched = std::any_of(watched_.begin(), watched_.end(),
+                                      [watched](const QPointer<QWidget>& widget) { return widget == watched; });
+  if (moves && framed_ != nullptr && is_watched && !std::exchange(placing_, true)) {
+    // When the layout is done: of what lies in each other, each is moved in its turn.
+    QTimer::singleShot(0, this, [this] {
+      placing_ = false;
+      if (framed_ == nullptr) return;
+      UnwatchFramed();  // a pane that floats lies in another window
+      WatchFramed();
+      PlaceFrame();
+    });
+  }
   return QFrame::eventFilter(watched, event);
 }
 

@@ -5,9 +5,9 @@
 
 #include <QFrame>
 #include <QLabel>
+#include <QList>
 #include <QPointer>
 #include <QPushButton>
-#include <QTimer>
 #include <QVBoxLayout>
 #include <functional>
 #include <span>
@@ -35,8 +35,10 @@ class WelcomePage : public QFrame {
   void Open(QWidget* sibling, const QStringList& recent, const std::vector<HeadWorthALook>& heads,
             const std::vector<Example>& examples);
   int tour_step() const { return step_; }  // -1: no tour
-  // While this step of the tour is shown, a frame stands around that part of a widget: what the text is about.
+  // While this step of the tour is shown, a frame stands around that part of a widget: what the text is about. It
+  // follows the widget; of a part that moves inside it, FollowPart tells.
   void Frame(QWidget* widget, std::function<QRect()> part);
+  void FollowPart() { PlaceFrame(); }
 
   static std::span<const TourStep> Tour();
 
@@ -57,6 +59,8 @@ class WelcomePage : public QFrame {
  private:
   void PlaceFrame();
   void RemoveFrame();
+  void WatchFramed();  // it, and what it lies in: where it is to be seen depends on each of them
+  void UnwatchFramed();
   void Place();
   void ShowStep(int step);
   QPushButton* AddLink(QVBoxLayout* layout, const QString& text, const QString& tip);
@@ -70,7 +74,8 @@ class WelcomePage : public QFrame {
   QWidget* frame_;  // beside this page, in its parent
   QPointer<QWidget> framed_;
   std::function<QRect()> framed_part_;
-  QTimer frame_timer_;  // what is framed may move: a panel that unrolls, a window that is made larger
+  QList<QPointer<QWidget>> watched_;  // for the frame
+  bool placing_ = false;              // asked for
 };
 
 }  // namespace headscope::ui
