@@ -82,6 +82,64 @@ TEST_F(CompareTracesTest, HeadsThatBothHaveAreComparedAndTheDifferenceIsOfTheSho
   EXPECT_GT(second->ScoresPerPixel(), canvas_->ScoresPerPixel());
 }
 
+// What ran beside the other trace's statistics ran on a busy machine: it runs again when they are gone, as it does
+// behind those of the first trace.
+TEST_F(CompareTracesTest, TheStatusBarNamesTheOtherTraceAndLiveRunsAreMadeAgainWithoutIt) {
+  Open({1, 2});
+  ASSERT_TRUE(WaitForStatistics());
+  CompareWith(another());
+  const auto* heads = Find<QLabel>("headLabel");
+  EXPECT_TRUE(heads->text().startsWith(QStringLiteral("layer 1, head 2 beside layer 1, head 2 of another-model.h5, ")))
+      << heads->text().toStdString();
+  EXPECT_EQ(window_->second_canvas()->range(), canvas_->range()) << "one colour is one value in both";
+  const ui::MethodTrial& trial = window_->state()->trial;
+  ASSERT_TRUE(WaitFor([&] { return trial.live() && !trial.live_pending(); }));
+  bool runs_again = false;
+  const QObject watch;
+  QObject::connect(&trial, &ui::MethodTrial::Changed, &watch, [&] { runs_again = runs_again || trial.live_pending(); });
+  window_->commands()[Command::kCompareTrace]->trigger();
+  ASSERT_FALSE(window_->store()->HasOther());
+  EXPECT_TRUE(runs_again);
+  ASSERT_TRUE(WaitFor([&] { return BothSettled(); }));
+  EXPECT_FALSE(heads->text().contains(QStringLiteral("another-model"))) << heads->text().toStdString();
+  EXPECT_EQ(window_->second_canvas()->range(), canvas_->range());
+  EXPECT_FALSE(Find<ui::ProgressStrip>("progressStrip")->IsBusy());
+}
+
+TEST_F(CompareTracesTest, TheOtherTracesStatisticsAreShownStoppedAndResumed) {
+  OpenWindow(ShippedTrace());
+  ASSERT_TRUE(WaitForCanvas());
+  auto* progress = Find<ui::ProgressStrip>("progressStrip");
+  progress->CancelShown();
+  ASSERT_TRUE(WaitFor([&] { return !progress->IsBusy(); }));
+  // While something is measured, statistics wait: eighty heads, some seconds each.
+  window_->canvas()->RestoreViewState({{QStringLiteral("repeats"), 500}, {QStringLiteral("measures_alone"), true}});
+  ui::HeadSweep& sweep = window_->state()->sweep;
+  window_->commands()[Command::kSweepMeasure]->trigger();
+  ASSERT_TRUE(WaitFor([&] { return sweep.num_done() > 0; }, 60000));
+  AnswerFileDialog(another());
+  window_->commands()[Command::kCompareTrace]->trigger();
+  ASSERT_TRUE(WaitFor([&] { return window_->store()->HasOther(); }));
+  ASSERT_TRUE(sweep.running());
+  progress->CancelShown();  // of what began last
+  EXPECT_TRUE(sweep.running());
+  const auto* notice = Find<QLabel>("noticeText");
+  EXPECT_TRUE(notice->text().startsWith(QStringLiteral("Statistics of another-model.h5 stopped.")))
+      << notice->text().toStdString();
+  QTest::mouseClick(Find<QPushButton>("noticeAction"), Qt::LeftButton);
+  EXPECT_EQ(window_->store()->FindOther({1, 2}), nullptr);
+  sweep.Stop();
+  EXPECT_TRUE(progress->IsBusy());
+  const auto* text = Find<QLabel>("progressText");
+  EXPECT_TRUE(
+      WaitFor([&] { return text->text().contains(QStringLiteral(" of another-model.h5")) || !progress->IsBusy(); }));
+  EXPECT_TRUE(text->text().contains(QStringLiteral(" of another-model.h5"))) << text->text().toStdString();
+  ASSERT_TRUE(WaitFor([&] { return !progress->IsBusy(); }));
+  const auto* exact = window_->store()->FindOther({1, 2});
+  ASSERT_NE(exact, nullptr);
+  EXPECT_EQ(exact->num_rows, 700);
+}
+
 TEST_F(CompareTracesTest, AHeadThatTheOtherTraceLacksIsSaidToBeMissing) {
   OpenWindow(another());
   ASSERT_TRUE(WaitForStatistics());

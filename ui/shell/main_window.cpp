@@ -298,6 +298,8 @@ void MainWindow::BuildStatusBar() {
   cursor_label_->setMinimumWidth(1);  // long tokens are cut, they must not widen the window
   head_label_ = new QLabel(this);
   head_label_->setObjectName(QStringLiteral("headLabel"));
+  head_label_->setTextFormat(Qt::PlainText);
+  head_label_->setMinimumWidth(1);
   head_label_->setContentsMargins(8, 0, 8, 0);
   progress_ = new ProgressStrip(this);
   statusBar()->addWidget(cursor_label_, 1);

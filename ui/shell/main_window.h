@@ -133,10 +133,12 @@ class MainWindow : public QMainWindow {
   void ShowReference(HeadCanvas* map, analysis::HeadId head);
   void UpdateComparison();
   void ExchangeMaps();
+  void ExchangeWith(size_t number);  // among the others
   void ShowTheSamePart();
   void FollowHead();  // the other maps, if they are to
   void OpenOtherTrace(const QString& path);
   void OtherTraceOpened(const TraceSummary& trace);
+  void RequestOtherStatistics();
   void CloseOtherTrace();
 
   // main_window_map_menu.cpp: what is done with a score where it stands; row -1: there is none.
@@ -173,6 +175,7 @@ class MainWindow : public QMainWindow {
   // main_window_reach.cpp: what reaches beyond one head or out of the window.
   void BindReach();
   void ConnectSweep();
+  QString DescribeHeads() const;  // for the status bar
   void UpdateReach();
   void ExportTuning();
   void ConnectFigures();
@@ -295,6 +298,7 @@ class MainWindow : public QMainWindow {
 
   // Names of work in the progress strip.
   inline static const QString kOpenWork = QStringLiteral("open"), kStatisticsWork = QStringLiteral("statistics"),
+                              kOtherStatisticsWork = QStringLiteral("other statistics"),
                               kExportWork = QStringLiteral("export"), kCaptureWork = QStringLiteral("capture"),
                               kSweepWork = QStringLiteral("sweep"), kFigureWork = QStringLiteral("figure"),
                               kQuantiseWork = QStringLiteral("quantise"), kExampleWork = QStringLiteral("example");

@@ -200,6 +200,19 @@ void MainWindow::ConnectSweep() {
   });
 }
 
+QString MainWindow::DescribeHeads() const {
+  if (!canvas_->HasHead()) return {};
+  const auto name = [](const HeadCanvas* map) {
+    return tr("layer %1, head %2").arg(map->head().layer).arg(map->head().head);
+  };
+  const HeadCanvas* const second = second_canvas();
+  if (second == nullptr || !second->HasHead()) return name(canvas_);
+  QString beside = name(second);
+  if (other_workbench_ != nullptr)
+    beside += tr(" of %1").arg(ShownShort(QFileInfo(QString::fromStdString(second->trace().path)).fileName()));
+  return tr("%1 beside %2, %3").arg(name(canvas_), beside, second->method());
+}
+
 void MainWindow::UpdateReach() {
   UpdateExport();
   const bool has_head = canvas_->HasHead(), has_trace = state_.heads.HasTrace();
@@ -223,15 +236,7 @@ void MainWindow::UpdateReach() {
         second == nullptr ? tr("the map is not split") : tr("the second map shows another trace"));
   Allow(commands_[Command::kCompareTrace], has_trace, tr("no trace is open"));
   Allow(commands_[Command::kHeadDifferences], other_workbench_ != nullptr, tr("no other trace is open"));
-  head_label_->setText(!has_head ? QString()
-                       : second != nullptr && second->HasHead()
-                           ? tr("layer %1, head %2 beside layer %3, head %4, %5")
-                                 .arg(canvas_->head().layer)
-                                 .arg(canvas_->head().head)
-                                 .arg(second->head().layer)
-                                 .arg(second->head().head)
-                                 .arg(second->method())
-                           : tr("layer %1, head %2").arg(canvas_->head().layer).arg(canvas_->head().head));
+  head_label_->setText(DescribeHeads());
   for (qsizetype i = 0; i < picture_actions_.size(); ++i) {
     const QString why_not = state_.offers.pictures()[static_cast<size_t>(i)].why_not();
     Allow(picture_actions_[i], why_not.isEmpty(), why_not);

@@ -250,6 +250,7 @@ void MainWindow::OtherTraceOpened(const TraceSummary& trace) {
   const kernels::ParameterValues values = state_.trial.values();
   map->SetWorkbench(other_workbench_.get());
   map->SetTrace(trace);
+  map->ShowColorsOf(*canvas_);  // another length has another range by itself
   if (const kernels::MethodSpec* spec = state_.trial.method())
     state_.references.front().SelectMethod(spec->name, values);
   state_.heads.SetOther(trace);
@@ -260,9 +261,7 @@ void MainWindow::OtherTraceOpened(const TraceSummary& trace) {
   state_.heads.ShowDifferences(true);
   // A head alone says little of a class; a number differs.
   commands_[Command::kSplitFollows]->setChecked(true);
-  other_workbench_->RequestStatistics(
-      WhileAlive(this, [this](const analysis::HeadStatistics& statistics) { state_.heads.AddOther(statistics); }),
-      WhileAlive(this, [this] { state_.RunLiveAgain(); }), [](const ProgressReport&) {});
+  RequestOtherStatistics();
   if (state_.heads.selected()) ShowReference(map, *state_.heads.selected());
   notice_->ShowMessage(tr("The second map and the head colours now compare with %1 (%2, %3 tokens).")
                            .arg(Shown(QFileInfo(QString::fromStdString(trace.path)).fileName()),
@@ -271,12 +270,36 @@ void MainWindow::OtherTraceOpened(const TraceSummary& trace) {
   StateChanged();
 }
 
+void MainWindow::RequestOtherStatistics() {
+  const QString name = ShownShort(QFileInfo(QString::fromStdString(state_.heads.other()->path)).fileName());
+  progress_->Begin(kOtherStatisticsWork, [this, name] {
+    other_workbench_->CancelStatistics(WhileAlive(this, [this] { state_.RunLiveAgain(); }));
+    progress_->End(kOtherStatisticsWork);
+    notice_->ShowOffer(tr("Statistics of %1 stopped. The remaining heads are compared by quick estimates.").arg(name),
+                       tr("Resume"), [this, stopped = std::weak_ptr<Workbench>(other_workbench_)] {
+                         if (!stopped.expired() && stopped.lock() == other_workbench_) RequestOtherStatistics();
+                       });
+  });
+  other_workbench_->RequestStatistics(
+      WhileAlive(this, [this](const analysis::HeadStatistics& statistics) { state_.heads.AddOther(statistics); }),
+      WhileAlive(this,
+                 [this] {
+                   progress_->End(kOtherStatisticsWork);
+                   state_.RunLiveAgain();
+                 }),
+      WhileAlive(this, [this, name](ProgressReport report) {
+        report.stage = tr("%1 of %2").arg(QString::fromStdString(report.stage), name).toStdString();
+        progress_->Update(kOtherStatisticsWork, report);
+      }));
+}
+
 void MainWindow::CloseOtherTrace() {
   commands_[Command::kCompareTrace]->setChecked(false);
   commands_[Command::kHeadDifferences]->setChecked(false);
   if (other_workbench_ == nullptr) return;
   state_.heads.SetOther(std::nullopt);
   other_workbench_->CancelStatistics([] {});
+  progress_->End(kOtherStatisticsWork);
   if (!others_.empty()) {
     HeadCanvas* const map = others_.front();
     const kernels::MethodSpec* const spec = state_.references.front().method();
@@ -284,12 +307,14 @@ void MainWindow::CloseOtherTrace() {
     const kernels::ParameterValues values = state_.references.front().values();
     map->SetWorkbench(workbench_);
     if (state_.heads.HasTrace()) map->SetTrace(state_.heads.trace());
+    map->ShowColorsOf(*canvas_);
     if (!name.empty()) state_.references.front().SelectMethod(name, values);
     if (state_.heads.selected()) ShowReference(map, *state_.heads.selected());
   } else {
     state_.references.front().SetWorkbench(workbench_);
   }
-  other_workbench_.reset();
+  other_workbench_.reset();  // which waits for the head under way
+  state_.RunLiveAgain();     // what ran beside its statistics
   NameMaps();
   ShowNotesOnMaps();
   UpdateCommands();

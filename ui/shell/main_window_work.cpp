@@ -171,6 +171,7 @@ void MainWindow::TraceOpened(const TraceSummary& trace, bool again) {
   if (state_.heads.selected()) {
     for (HeadCanvas* map : others_) ShowReference(map, *state_.heads.selected());
   }
+  for (HeadCanvas* map : others_) map->ShowColorsOf(*canvas_);
   UpdateCommands();
   SaveSession();  // at once: the recent files are what a person misses most
 }

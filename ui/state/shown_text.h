@@ -19,6 +19,14 @@ inline QString Shown(const QString& text) {
   return Shown(text.toStdString());
 }
 
+// A file's name where room is short: without its middle, for names often begin alike and end in what tells them apart.
+inline QString ShownShort(const QString& text) {
+  constexpr qsizetype kMost = 40;
+  const QString shown = Shown(text);
+  if (shown.size() <= kMost) return shown;
+  return shown.left(kMost / 2 - 1) + QChar(0x2026) + shown.right(kMost / 2);
+}
+
 // "16,384", in whatever language the system is.
 inline QString CountText(qint64 count) {
   return QString::fromStdString(analysis::Grouped(count));
