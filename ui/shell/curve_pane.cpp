@@ -13,6 +13,7 @@
 
 #include "analysis/types/round_ticks.h"
 #include "chart_looks.h"
+#include "kept_choices.h"
 #include "panes.h"
 #include "picture_file.h"
 #include "visible_focus.h"
@@ -281,6 +282,7 @@ CurvePane::CurvePane(WindowState* state, QWidget* parent)
                .title = tr("Mass by query"),
                .write = [chart = chart_](const QString& path, int width) { return WritePicture(chart, path, width); },
                .why_not = [state] { return state->trial.mask() ? QString() : tr("no kept mass is known yet"); }});
+  KeepChoices(&state->offers, this, QStringLiteral("kept-mass-curve"), {order});
   auto* top = new QHBoxLayout;
   top->addWidget(status_, 1);
   top->addWidget(order);

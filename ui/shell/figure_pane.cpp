@@ -11,6 +11,7 @@
 #include <cmath>
 
 #include "allowed.h"
+#include "kept_choices.h"
 #include "panes.h"
 #include "shown_text.h"
 #include "study_buttons.h"
@@ -169,6 +170,8 @@ FigurePane::FigurePane(WindowState* state, QWidget* parent)
   connect(save_, &QPushButton::clicked, study_, &FigureStudy::SaveWanted);
   connect(enlarge_, &QPushButton::clicked, this, &FigurePane::Enlarge);
   connect(study_, &FigureStudy::Changed, this, &FigurePane::Refresh);
+  KeepChoices(&state->offers, this, QStringLiteral("figures"), {figure_, heads_});
+  connect(study_, &FigureStudy::Changed, &state->offers, &PaneOffers::ViewChanged);  // it may be chosen by a command
   Refresh();
 }
 

@@ -165,6 +165,9 @@ class MainWindow : public QMainWindow {
   void SaveLayout(const QString& name);
   void RestoreLayout(const QString& name);
   void DeleteLayout(const QString& name);
+  void ResetPanes();
+  // Panes have been put elsewhere: a step that can be taken back. `before`: where they were.
+  void PushPlaces(const QString& what, const QByteArray& before);
   QJsonObject ViewSettings() const;
   void ApplyViewSettings(const QJsonObject& settings);
   void SetTheme(const QString& name);
@@ -194,6 +197,15 @@ class MainWindow : public QMainWindow {
   // main_window_configuration.cpp: methods from files, and heads that have a method of their own.
   void BindConfiguration();
   void UpdateConfiguration();
+  // What heads have of their own, and what the head on show had then: for a step that can be taken back.
+  struct KnownConfiguration {
+    QString title, path;
+    std::vector<HeadSetting> settings;
+    MethodState method;
+  };
+  KnownConfiguration PresentConfiguration() const;
+  void PushConfiguration();  // it has changed
+  void ApplyConfiguration(const KnownConfiguration& configuration);
   void OpenMethodFile();
   void OpenConfiguration();
 
@@ -258,6 +270,8 @@ class MainWindow : public QMainWindow {
   WindowState state_;
   SettingHistory settings_history_;
   QJsonObject known_place_, known_brush_;  // of the first map; empty: undo has not begun
+  KnownConfiguration known_configuration_;
+  bool applying_configuration_ = false;
   CommandSet commands_;
 
   HeadCanvas* canvas_ = nullptr;

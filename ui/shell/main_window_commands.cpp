@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "action_step.h"
 #include "canvas_commands.h"
 #include "keys_dialog.h"
 #include "main_window.h"
@@ -75,11 +76,7 @@ void MainWindow::BindCommands() {
   bind(Command::kThemeDark, [this] { SetTheme(QStringLiteral("dark")); });
   commands_.Bind(Command::kFullScreen,
                  [this](bool on) { setWindowState(windowState().setFlag(Qt::WindowFullScreen, on)); });
-  bind(Command::kResetLayout, [this] {
-    PlacePanes(this, docks_);
-    QTimer::singleShot(0, this, [this] { shares_->Remember(); });
-    canvas_->ResetPanel();
-  });
+  bind(Command::kResetLayout, [this] { ResetPanes(); });
   bind(Command::kRun, [this] { canvas_->RunMethod(); });
   bind(Command::kRunAll, [this] { state_.queue.RunAll(); });
   bind(Command::kRunAllAtTarget, [this] { state_.queue.RunAllAtTarget(); });
@@ -288,8 +285,16 @@ void MainWindow::ShowSettings() {
   if (settings_ == nullptr) {
     settings_ = new SettingsDialog(&workbench_->memory(), this);
     connect(settings_, &SettingsDialog::MemoryChosen, this, [this](int mebibytes) {
-      session_.memory_mib = mebibytes;
-      StateChanged();
+      const auto set = [this](int chosen) {
+        workbench_->memory().SetCapacity(chosen > 0 ? int64_t{chosen} << 20 : MemoryBudget::DefaultBytes());
+        session_.memory_mib = chosen;
+        settings_->Refresh();
+        StateChanged();
+      };
+      if (mebibytes == session_.memory_mib) return;
+      state_.parameters.stack()->push(new ActionStep(
+          tr("memory for caches"), [set, before = session_.memory_mib] { set(before); },
+          [set, mebibytes] { set(mebibytes); }));
     });
   }
   settings_->show();

@@ -4,6 +4,7 @@
 #include <QFileInfo>
 #include <QInputDialog>
 
+#include "action_step.h"
 #include "command_line.h"
 #include "main_window.h"
 #include "shown_text.h"
@@ -36,6 +37,7 @@ void MainWindow::BindConfiguration() {
                                   state_.heads.trace().heads.size()));
   });
   connect(configuration, &HeadConfiguration::Changed, this, [this, configuration] {
+    PushConfiguration();
     UpdateCommands();
     notice_->ShowMessage(configuration->in_use() ? tr("Each head has its own method. %1.").arg(configuration->Summary())
                                                  : tr("All heads have the panel's method."));
@@ -52,6 +54,37 @@ void MainWindow::UpdateConfiguration() {
   Allow(commands_[Command::kCopyConfigurationCommand], configuration.in_use() && !configuration.path().isEmpty(),
         configuration.in_use() ? tr("the configuration has not been saved: export it first")
                                : tr("no configuration is in use"));
+}
+
+MainWindow::KnownConfiguration MainWindow::PresentConfiguration() const {
+  const HeadConfiguration& configuration = state_.configuration;
+  return {configuration.title(), configuration.path(), configuration.settings(), state_.PresentMethod()};
+}
+
+void MainWindow::PushConfiguration() {
+  KnownConfiguration before = known_configuration_;
+  known_configuration_ = PresentConfiguration();
+  if (applying_configuration_) return;
+  // That the head on show has another method by it is no step of its own.
+  before.method = state_.parameters.current();
+  state_.parameters.Begin(known_configuration_.method);
+  const QString what = known_configuration_.settings.empty() ? tr("end of the configuration %1").arg(before.title)
+                                                             : tr("configuration %1").arg(known_configuration_.title);
+  state_.parameters.stack()->push(new ActionStep(
+      what, [this, before] { ApplyConfiguration(before); },
+      [this, after = known_configuration_] { ApplyConfiguration(after); }, ActionStep::kDone));
+}
+
+void MainWindow::ApplyConfiguration(const KnownConfiguration& configuration) {
+  applying_configuration_ = true;
+  if (configuration.settings.empty()) {
+    state_.configuration.Leave();
+  } else {
+    state_.configuration.Use(configuration.title, configuration.path, configuration.settings);
+  }
+  applying_configuration_ = false;
+  state_.SetMethod(configuration.method);
+  state_.parameters.Begin(state_.PresentMethod());
 }
 
 void MainWindow::OpenMethodFile() {

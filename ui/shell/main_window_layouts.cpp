@@ -4,10 +4,10 @@
 #include <QJsonArray>
 #include <QLineEdit>
 #include <QMenu>
-#include <QUndoCommand>
 #include <algorithm>
 #include <utility>
 
+#include "action_step.h"
 #include "main_window.h"
 #include "shown_text.h"
 
@@ -29,17 +29,6 @@ QJsonObject OfCanvas(const QJsonObject& canvas) {
     settings[kCanvas + member.key()] = member.value();
   return settings;
 }
-
-class LayoutStep : public QUndoCommand {
- public:
-  LayoutStep(const QString& text, std::function<void()> undo, std::function<void()> redo)
-      : QUndoCommand(text), undo_(std::move(undo)), redo_(std::move(redo)) {}
-  void undo() override { undo_(); }
-  void redo() override { redo_(); }
-
- private:
-  const std::function<void()> undo_, redo_;
-};
 
 }  // namespace
 
@@ -85,7 +74,7 @@ void MainWindow::FillLayoutMenus() {
 }
 
 void MainWindow::ChangeLayouts(const QString& what, const QJsonObject& after) {
-  state_.parameters.stack()->push(new LayoutStep(
+  state_.parameters.stack()->push(new ActionStep(
       what, [this, before = session_.layouts] { SetLayouts(before); }, [this, after] { SetLayouts(after); }));
 }
 
@@ -109,13 +98,27 @@ void MainWindow::RestoreLayout(const QString& name) {
     notice_->ShowError(tr("Layout %1 was saved by another version of headscope; save it again.").arg(name));
     return;
   }
+  PushPlaces(tr("layout %1").arg(name), before);
+}
+
+void MainWindow::ResetPanes() {
+  const QByteArray before = saveState(kLayoutVersion);
+  PlacePanes(this, docks_);
+  canvas_->ResetPanel();
+  PushPlaces(tr("reset panes"), before);
+}
+
+void MainWindow::PushPlaces(const QString& what, const QByteArray& before) {
   const auto apply = [this](const QByteArray& state) {
     restoreState(state, kLayoutVersion);
     QTimer::singleShot(0, this, [this] { shares_->Remember(); });
     StateChanged();
   };
-  state_.parameters.stack()->push(new LayoutStep(
-      tr("layout %1").arg(name), [apply, before] { apply(before); }, [apply, layout] { apply(layout); }));
+  QTimer::singleShot(0, this, [this] { shares_->Remember(); });
+  StateChanged();
+  state_.parameters.stack()->push(new ActionStep(
+      what, [apply, before] { apply(before); }, [apply, after = saveState(kLayoutVersion)] { apply(after); },
+      ActionStep::kDone));
 }
 
 QJsonObject MainWindow::ViewSettings() const {

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "action_step.h"
 #include "main_window.h"
 #include "shown_text.h"
 #include "while_alive.h"
@@ -204,8 +205,15 @@ void MainWindow::ExchangeMaps() {
   HeadCanvas* map = MapWithFocus();
   if (map == canvas_) map = others_.front();
   if (!map->HasHead() || !canvas_->HasHead()) return;
-  MethodTrial& reference =
-      state_.references.at(static_cast<size_t>(std::find(others_.begin(), others_.end(), map) - others_.begin()));
+  const auto number = static_cast<size_t>(std::find(others_.begin(), others_.end(), map) - others_.begin());
+  const auto exchange = [this, number] { ExchangeWith(number); };
+  state_.parameters.stack()->push(new ActionStep(tr("swap of the maps"), exchange, exchange));
+}
+
+void MainWindow::ExchangeWith(size_t number) {
+  if (number >= others_.size() || !others_[number]->HasHead() || !canvas_->HasHead()) return;
+  HeadCanvas* const map = others_[number];
+  MethodTrial& reference = state_.references.at(number);
   const analysis::HeadId first = canvas_->head(), second = map->head();
   const kernels::MethodSpec *const spec = state_.trial.method(), *const other = reference.method();
   if (spec != nullptr && other != nullptr) {
@@ -216,6 +224,7 @@ void MainWindow::ExchangeMaps() {
   }
   state_.heads.Select(second);
   ShowReference(map, first);
+  state_.parameters.Begin(state_.PresentMethod());  // the swap is the step
 }
 
 void MainWindow::OpenOtherTrace(const QString& path) {

@@ -5,6 +5,7 @@
 #include <QVBoxLayout>
 #include <algorithm>
 
+#include "kept_choices.h"
 #include "panes.h"
 #include "picture_file.h"
 
@@ -45,6 +46,7 @@ MassPane::MassPane(WindowState* state, QWidget* parent) : QWidget(parent), state
                .write = [chart = chart_](const QString& path, int width) { return WritePicture(chart, path, width); },
                .why_not = [state] { return state->trial.mask() ? QString() : tr("no kept mass is known yet"); }});
   connect(logarithmic, &QCheckBox::toggled, chart_, &MassChart::SetLogarithmic);
+  KeepChoices(&state->offers, this, QStringLiteral("kept-mass"), {logarithmic});
   MethodTrial* const trial = &state_->trial;
   RunQueue* const queue = &state_->queue;
   connect(chart_, &MassChart::TargetMoved, trial, &MethodTrial::AimAt);

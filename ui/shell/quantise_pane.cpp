@@ -5,6 +5,7 @@
 #include <QToolBar>
 #include <QVBoxLayout>
 
+#include "kept_choices.h"
 #include "panes.h"
 #include "shown_text.h"
 #include "study_buttons.h"
@@ -80,6 +81,7 @@ QuantisePane::QuantisePane(WindowState* state, QWidget* parent)
     top->addWidget(box);
     connect(box, &QComboBox::currentIndexChanged, this, &QuantisePane::Apply);
   }
+  KeepChoices(&state->offers, this, QStringLiteral("quantisation"), {format_, scale_, hadamard_});
   QuantiseStudy* const study = &state->quantise;
   const auto* const buttons = new StudyButtons(study, QStringLiteral("quantise"),
                                                {.start = tr("&Quantise"),

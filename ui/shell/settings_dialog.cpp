@@ -7,7 +7,6 @@
 #include <QFormLayout>
 #include <QLocale>
 #include <QPushButton>
-#include <QTimer>
 #include <QVBoxLayout>
 #include <algorithm>
 
@@ -28,7 +27,7 @@ int MachineMebibytes() {
 
 }  // namespace
 
-SettingsDialog::SettingsDialog(MemoryBudget* memory, QWidget* parent) : QDialog(parent), memory_(memory) {
+SettingsDialog::SettingsDialog(const MemoryBudget* memory, QWidget* parent) : QDialog(parent), memory_(memory) {
   setObjectName(QStringLiteral("settingsDialog"));
   setWindowTitle(tr("Settings"));
   limit_ = new QSpinBox;
@@ -65,26 +64,26 @@ SettingsDialog::SettingsDialog(MemoryBudget* memory, QWidget* parent) : QDialog(
   resize(440, sizeHint().height());
 
   connect(limit_, &QSpinBox::valueChanged, this, [this](int mebibytes) {
-    memory_->SetCapacity(int64_t{mebibytes} << 20);
     Q_EMIT MemoryChosen(mebibytes);
     Refresh();
   });
   connect(buttons->button(QDialogButtonBox::RestoreDefaults), &QPushButton::clicked, this, [this] {
-    memory_->SetCapacity(MemoryBudget::DefaultBytes());
     Q_EMIT MemoryChosen(0);
     Refresh();
   });
   connect(buttons, &QDialogButtonBox::rejected, this, &QDialog::reject);
-  auto* timer = new QTimer(this);
-  connect(timer, &QTimer::timeout, this, [this] {
-    if (isVisible()) Refresh();
-  });
-  timer->start(kRefreshMs);
+  connect(&timer_, &QTimer::timeout, this, &SettingsDialog::Refresh);
 }
 
 void SettingsDialog::showEvent(QShowEvent* event) {
   Refresh();
+  timer_.start(kRefreshMs);
   QDialog::showEvent(event);
+}
+
+void SettingsDialog::hideEvent(QHideEvent* event) {
+  timer_.stop();
+  QDialog::hideEvent(event);
 }
 
 void SettingsDialog::Refresh() {

@@ -13,6 +13,7 @@
 
 #include "analysis/types/round_ticks.h"
 #include "chart_looks.h"
+#include "kept_choices.h"
 #include "label_places.h"
 #include "panes.h"
 #include "picture_file.h"
@@ -307,6 +308,7 @@ TradeOffPane::TradeOffPane(WindowState* state, QWidget* parent) : QWidget(parent
   };
   connect(cost, &QComboBox::currentIndexChanged, chart, apply);
   connect(quality, &QComboBox::currentIndexChanged, chart, apply);
+  KeepChoices(&state->offers, this, QStringLiteral("trade-off"), {cost, quality});
   auto* top = new QHBoxLayout;
   top->addWidget(quality, 1);
   top->addWidget(new QLabel(tr("against")));

@@ -13,7 +13,10 @@ namespace headscope::ui {
 HeadConfiguration::HeadConfiguration(Workbench* workbench, MethodTrial* trial, HeadStore* heads, QObject* parent)
     : QObject(parent), workbench_(workbench), trial_(trial), heads_(heads) {
   connect(heads, &HeadStore::TraceChanged, this, &HeadConfiguration::Leave);
-  connect(heads, &HeadStore::SelectionChanged, this, &HeadConfiguration::Apply);
+  connect(heads, &HeadStore::SelectionChanged, this, [this](analysis::HeadId head) {
+    Apply();
+    if (Of(head) != nullptr) Q_EMIT HeadFollowed();
+  });
 }
 
 void HeadConfiguration::Open(const QString& path) {
@@ -50,6 +53,12 @@ void HeadConfiguration::Leave() {
 const TuneSettings::Method* HeadConfiguration::Of(analysis::HeadId head) const {
   const auto found = settings_.find(head);
   return found == settings_.end() ? nullptr : &found->second;
+}
+
+std::vector<HeadSetting> HeadConfiguration::settings() const {
+  std::vector<HeadSetting> all;
+  for (const auto& [head, method] : settings_) all.push_back({head, method});
+  return all;
 }
 
 std::vector<HeadSetting> HeadConfiguration::ShownHeads() const {

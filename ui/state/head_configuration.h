@@ -32,6 +32,7 @@ class HeadConfiguration : public QObject {
   const QString& title() const { return title_; }
   const QString& path() const { return path_; }
   size_t num_heads() const { return settings_.size(); }
+  std::vector<HeadSetting> settings() const;  // of every head that has one
   // Null where the configuration has none for the head.
   const TuneSettings::Method* Of(analysis::HeadId head) const;
   // Of those of the trace's heads that have one and that the filter lets pass, in the trace's order.
@@ -41,6 +42,7 @@ class HeadConfiguration : public QObject {
 
  Q_SIGNALS:
   void Changed();
+  void HeadFollowed();  // another head is on show, and the method under trial has become that head's own
   void Failed(const QString& sentence);
 
  private:

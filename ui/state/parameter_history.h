@@ -25,6 +25,7 @@ class ParameterHistory {
   // The state as it is now; a state that is already known (a restored one, too) adds no step. Changes of one method
   // that follow each other within kOneDragMs are one step.
   void Record(const MethodState& state);
+  const MethodState& current() const { return current_; }  // as it was recorded last
   // The next change is the rest of the latest step, however long it took.
   void ContinueStep() { continues_ = true; }
   QUndoStack* stack() { return &stack_; }

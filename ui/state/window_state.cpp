@@ -74,6 +74,8 @@ WindowState::WindowState(Workbench* bench, QObject* parent)
   connect(&queue, &RunQueue::Failed, this, &WindowState::Failed);
   connect(&notes, &TraceNotes::TagsChanged, this,
           [this](analysis::HeadId head) { heads.SetTags(head, notes.TagsOf(head)); });
+  // Who goes to a head has set nothing.
+  connect(&configuration, &HeadConfiguration::HeadFollowed, this, [this] { parameters.Begin(PresentMethod()); });
   connect(&configuration, &HeadConfiguration::Failed, this, &WindowState::Failed);
   connect(&queue, &RunQueue::LeftOut, this, &WindowState::Noticed);
 }

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a person sets beside the map and the method's parameters is taken back and set again, and what a pane is set to
+// comes with the next start.
+#include <QAction>
+#include <QCheckBox>
+#include <QComboBox>
+#include <QSpinBox>
+#include <array>
+
+#include "reach_fixture.h"
+#include "setting_history.h"
+
+namespace headscope::gui_test {
+namespace {
+
+using analysis::HeadId;
+using ui::Command;
+
+class UndoTest : public ReachTest {
+ protected:
+  void Undo() { ASSERT_NO_FATAL_FAILURE(Take(Command::kUndo)); }
+  void Redo() { ASSERT_NO_FATAL_FAILURE(Take(Command::kRedo)); }
+  void Take(Command command) {
+    ASSERT_TRUE(window_->commands()[command]->isEnabled());
+    window_->commands()[command]->trigger();
+    ASSERT_TRUE(WaitForCanvas());
+  }
+  // What follows is another step.
+  void Pause() {
+    ASSERT_TRUE(WaitForCanvas());
+    QTest::qWait(ui::SettingHistory::kOneChangeMs + 50);
+  }
+  bool CanUndo() const { return window_->state()->parameters.stack()->canUndo(); }
+};
+
+constexpr std::array kBoxes = {"curveOrder",  "tradeOffCost",   "tradeOffQuality", "figureChoice",
+                               "figureHeads", "quantiseFormat", "quantiseScale",   "quantiseHadamard"};
+
+TEST_F(UndoTest, WhatPanesAreSetToIsTakenBackAndKept) {
+  Open();
+  ASSERT_TRUE(WaitForStatistics());
+  ASSERT_FALSE(CanUndo());
+  for (const char* name : kBoxes) {
+    SCOPED_TRACE(name);
+    auto* box = Find<QComboBox>(name);
+    ASSERT_EQ(box->currentIndex(), 0);
+    box->setCurrentIndex(1);
+    ASSERT_TRUE(CanUndo());
+    ASSERT_NO_FATAL_FAILURE(Undo());
+    EXPECT_EQ(box->currentIndex(), 0);
+    ASSERT_FALSE(CanUndo());
+    ASSERT_NO_FATAL_FAILURE(Redo());
+    EXPECT_EQ(box->currentIndex(), 1);
+    ASSERT_NO_FATAL_FAILURE(Undo());
+  }
+  auto* counts = Find<QCheckBox>("logCounts");
+  counts->setChecked(false);
+  ASSERT_NO_FATAL_FAILURE(Undo());
+  EXPECT_TRUE(counts->isChecked());
+  ASSERT_NO_FATAL_FAILURE(Redo());
+  for (const char* name : kBoxes) Find<QComboBox>(name)->setCurrentIndex(1);
+  // A figure that a command chooses is chosen in the pane as well.
+  const QString chosen = Find<QComboBox>("figureChoice")->itemData(2).toString();
+  window_->state()->figures.Choose(chosen);
+  ASSERT_TRUE(WaitFor([&] { return !Find<ui::ProgressStrip>("progressStrip")->IsBusy(); }));
+  OpenWindow(trace_path());
+  ASSERT_TRUE(WaitForCanvas());
+  for (const char* name : kBoxes)
+    EXPECT_EQ(Find<QComboBox>(name)->currentIndex(), name == std::string("figureChoice") ? 2 : 1) << name;
+  EXPECT_FALSE(Find<QCheckBox>("logCounts")->isChecked());
+  EXPECT_EQ(window_->state()->quantise.settings().formats.size(), 1U) << "as chosen in its pane";
+  EXPECT_FALSE(CanUndo()) << "nobody has set it since";
+}
+
+TEST_F(UndoTest, ASwapOfTheMapsIsOneStep) {
+  Open({0, 1});
+  ASSERT_NO_FATAL_FAILURE(Use("a-shape", "n_sink=4,n_local=64"));
+  window_->commands()[Command::kSplit]->trigger();
+  ASSERT_TRUE(WaitForCanvas());
+  ASSERT_NO_FATAL_FAILURE(Use("block-sparse", "n_blocks=2"));
+  window_->store()->Select({0, 2});
+  ASSERT_TRUE(WaitForCanvas());
+  const ui::MethodTrial& first = window_->state()->trial;
+  const ui::MethodTrial& second = window_->state()->references.front();
+  const auto is_swapped = [&](bool swapped) {
+    EXPECT_EQ(first.method()->name, swapped ? "a-shape" : "block-sparse");
+    EXPECT_EQ(second.method()->name, swapped ? "block-sparse" : "a-shape");
+    EXPECT_EQ(window_->canvas()->head(), (swapped ? HeadId{0, 1} : HeadId{0, 2}));
+    EXPECT_EQ(window_->second_canvas()->head(), (swapped ? HeadId{0, 2} : HeadId{0, 1}));
+  };
+  is_swapped(false);
+  ASSERT_NO_FATAL_FAILURE(Pause());
+  const int steps = window_->state()->parameters.stack()->count();
+  window_->commands()[Command::kExchangeMaps]->trigger();
+  ASSERT_TRUE(WaitForCanvas());
+  is_swapped(true);
+  EXPECT_EQ(window_->state()->parameters.stack()->count(), steps + 1);
+  ASSERT_NO_FATAL_FAILURE(Undo());
+  is_swapped(false);
+  ASSERT_NO_FATAL_FAILURE(Redo());
+  is_swapped(true);
+  ASSERT_NO_FATAL_FAILURE(Undo());
+  // And what was set before it.
+  ASSERT_NO_FATAL_FAILURE(Undo());
+  EXPECT_EQ(first.method()->name, "a-shape");
+}
+
+TEST_F(UndoTest, AConfigurationIsTakenBackWithTheMethodThatItGaveTheHead) {
+  Open({0, 1});
+  ASSERT_NO_FATAL_FAILURE(Use("a-shape", "n_sink=4,n_local=64"));
+  ASSERT_NO_FATAL_FAILURE(Pause());
+  ui::HeadConfiguration& configuration = window_->state()->configuration;
+  const ui::MethodTrial& trial = window_->state()->trial;
+  const auto setting = [&](HeadId head, const char* method) {
+    return ui::HeadSetting{head,
+                           {method, kernels::ParameterValues(*window_->state()->FindMethod(QLatin1String(method)))}};
+  };
+  const int steps = window_->state()->parameters.stack()->count();
+  configuration.Use(QStringLiteral("two heads"), {}, {setting({0, 1}, "block-sparse"), setting({0, 2}, "dense")});
+  ASSERT_TRUE(WaitForCanvas());
+  EXPECT_EQ(trial.method()->name, "block-sparse");
+  EXPECT_EQ(window_->state()->parameters.stack()->count(), steps + 1) << "configuration and method are one step";
+  // To go to a head is to set nothing, though its method comes with it.
+  window_->store()->Select({0, 2});
+  ASSERT_TRUE(WaitForCanvas());
+  EXPECT_EQ(trial.method()->name, "dense");
+  EXPECT_EQ(window_->state()->parameters.stack()->count(), steps + 1);
+  window_->store()->Select({0, 1});
+  ASSERT_TRUE(WaitForCanvas());
+  window_->commands()[Command::kConfiguration]->trigger();
+  EXPECT_FALSE(configuration.in_use());
+  ASSERT_NO_FATAL_FAILURE(Undo());
+  EXPECT_TRUE(configuration.in_use());
+  EXPECT_EQ(configuration.title(), QStringLiteral("two heads"));
+  EXPECT_EQ(configuration.num_heads(), 2U);
+  EXPECT_EQ(trial.method()->name, "block-sparse");
+  EXPECT_TRUE(window_->commands()[Command::kConfiguration]->isChecked());
+  ASSERT_NO_FATAL_FAILURE(Undo());
+  EXPECT_FALSE(configuration.in_use());
+  EXPECT_EQ(trial.method()->name, "a-shape");
+  EXPECT_EQ(trial.values().Integer("n_local"), 64);
+  ASSERT_NO_FATAL_FAILURE(Redo());
+  EXPECT_TRUE(configuration.in_use());
+  EXPECT_EQ(trial.method()->name, "block-sparse");
+  ASSERT_NO_FATAL_FAILURE(Redo());
+  EXPECT_FALSE(configuration.in_use());
+  EXPECT_FALSE(window_->state()->parameters.stack()->canRedo());
+}
+
+TEST_F(UndoTest, PanesThatWereResetAndTheMemoryOfTheCachesComeBack) {
+  Open();
+  auto* dock = Find<QDockWidget>("matrixDock");
+  dock->hide();
+  window_->commands()[Command::kResetLayout]->trigger();
+  EXPECT_TRUE(dock->isVisible());
+  ASSERT_NO_FATAL_FAILURE(Undo());
+  EXPECT_FALSE(dock->isVisible());
+  ASSERT_NO_FATAL_FAILURE(Redo());
+  EXPECT_TRUE(dock->isVisible());
+  window_->commands()[Command::kSettings]->trigger();
+  Find<QSpinBox>("memoryBudget")->setValue(300);
+  EXPECT_EQ(workbench_->memory().capacity(), int64_t{300} << 20);
+  ASSERT_NO_FATAL_FAILURE(Undo());
+  EXPECT_EQ(workbench_->memory().capacity(), ui::MemoryBudget::DefaultBytes());
+  ASSERT_NO_FATAL_FAILURE(Redo());
+  EXPECT_EQ(workbench_->memory().capacity(), int64_t{300} << 20);
+  EXPECT_EQ(Find<QSpinBox>("memoryBudget")->value(), 300);
+}
+
+}  // namespace
+}  // namespace headscope::gui_test
