@@ -260,15 +260,41 @@ TEST(CanvasLayoutTest, PartsDoNotOverlapAndSmallCanvasesAreSafe) {
   EXPECT_EQ(LayOutCanvas(10, 10, {.profiles = true}).map.width, 0);
 }
 
+// As in a split window, whose halves are higher than wide: below a square map there is room, and beside it there is
+// none.
+TEST(CanvasLayoutTest, InAHighPlaceTheColourBarLiesBelowTheMap) {
+  for (const CanvasParts& parts :
+       {CanvasParts{.profiles = true}, CanvasParts{}, CanvasParts{.profiles = true, .steps = true},
+        CanvasParts{.panel = PanelPlace::kStrip}}) {
+    const CanvasLayout high = LayOutCanvas(470, 600, parts);
+    EXPECT_TRUE(high.bar_lies);
+    EXPECT_EQ(high.color_bar.x, high.map.x);
+    EXPECT_EQ(high.color_bar.width, high.map.width);
+    for (const PixelRect& above : {high.map, high.column_profile, high.steps})
+      EXPECT_GE(high.color_bar.y, above.bottom());
+    EXPECT_LE(high.color_bar.bottom(), 600);
+    constexpr double kWords = 60;  // "max 1.00", below the curve of the rows
+    if (high.row_profile.width > 0) {
+      EXPECT_LE(high.row_profile.x + kWords, 470);
+    }
+    EXPECT_LE(high.map.width, high.map.height) << "no part of the map's width is lost by it";
+    const CanvasLayout wide = LayOutCanvas(800, 600, parts);
+    EXPECT_FALSE(wide.bar_lies);
+    EXPECT_GE(wide.color_bar.x, wide.map.right());
+  }
+  CanvasParts picture{.profiles = true, .source_lines = 1, .legend_lines = 4};
+  EXPECT_FALSE(LayOutCanvas(470, 900, picture).bar_lies) << "a picture in a file is laid out as the command line's";
+}
+
 // As in a split window of 800 x 600, where a map of 12 pixels stood beside its curve and its colour bar.
 TEST(CanvasLayoutTest, ASmallMapTakesTheRoomOfItsCurvesAndItsColourBar) {
   const CanvasLayout split = LayOutCanvas(252, 300, {.profiles = true});
   EXPECT_GE(split.map.width, 120);
   EXPECT_EQ(split.row_profile.width, 0);
-  EXPECT_EQ(split.color_bar.width, 0);
+  EXPECT_TRUE(split.bar_lies);
   EXPECT_GT(split.column_profile.height, 0) << "below it there is room";
   const CanvasLayout wider = LayOutCanvas(320, 180, {.profiles = true});
-  EXPECT_GT(wider.color_bar.width, 0) << "the curve goes first";
+  EXPECT_GT(wider.color_bar.height, 0) << "the curve goes first";
   EXPECT_EQ(wider.row_profile.width, 0);
   EXPECT_EQ(wider.column_profile.height, 0);
   EXPECT_GT(LayOutCanvas(252, 300, {.profiles = true, .source_lines = 1, .legend_lines = 4}).color_bar.width, 0)

@@ -10,9 +10,11 @@ namespace {
 constexpr double kRowAxisWidth = 104;
 constexpr double kColumnAxisHeight = 40;
 constexpr double kProfileSize = 52;
+constexpr double kProfileWords = 14;  // by which they are wider than the curve of the rows
 constexpr double kStepsHeight = 66;
-constexpr double kColorBarWidth = 70;  // bar, digits and unit
-constexpr double kTitleHeight = 34;    // a large line
+constexpr double kColorBarWidth = 70;   // bar, digits and unit
+constexpr double kLyingBarHeight = 34;  // with its digits, and the room above it
+constexpr double kTitleHeight = 34;     // a large line
 constexpr double kGap = 6;
 constexpr double kMostCaption = 0.4;     // of a picture's height
 constexpr double kLeastMap = 120;        // pixels: a smaller map takes the room of what stands beside it
@@ -40,15 +42,26 @@ CanvasLayout LayOutCanvas(double width, double height, const CanvasParts& parts)
   const bool rows = parts.profiles && (captions || wide - kProfile - kColorBarWidth >= kLeastMap);
   const bool columns = parts.profiles && (captions || high - kProfile >= kLeastMap);
   const bool bar = captions || wide - (rows ? kProfile : 0) - kColorBarWidth >= kLeastMap;
-  layout.map.width = std::max(0.0, wide - (rows ? kProfile : 0) - (bar ? kColorBarWidth : 0));
+  const double without_bar = wide - (rows ? kProfile : 0);
   layout.map.height = std::max(0.0, high - (columns ? kProfile : 0));
+  // Of a place that is higher than wide, such as a half of a split window, a square map leaves the lower part empty:
+  // the bar lies there, and the map has its width.
+  layout.bar_lies = !captions && without_bar >= kLeastMap && without_bar <= layout.map.height - kLyingBarHeight;
+  if (layout.bar_lies) layout.map.height -= kLyingBarHeight;
+  const double beside = !layout.bar_lies ? (bar ? kColorBarWidth : 0) : rows ? kProfileWords : 0;
+  layout.map.width = std::max(0.0, without_bar - beside);
   layout.column_axis = {layout.map.x, title_height + strip, layout.map.width, kColumnAxisHeight};
   layout.row_axis = {0, layout.map.y, kRowAxisWidth, layout.map.height};
   if (parts.steps) layout.steps = {layout.map.x, layout.map.bottom() + kGap, layout.map.width, kStepsHeight};
   if (columns)
     layout.column_profile = {layout.map.x, layout.map.bottom() + steps + kGap, layout.map.width, kProfileSize};
   if (rows) layout.row_profile = {layout.map.right() + kGap, layout.map.y, kProfileSize, layout.map.height};
-  if (bar) layout.color_bar = {right - kColorBarWidth, layout.map.y, kColorBarWidth, layout.map.height};
+  if (layout.bar_lies) {
+    const double above = columns ? layout.column_profile.bottom() : layout.map.bottom() + steps;
+    layout.color_bar = {layout.map.x, above + kGap, layout.map.width, kLyingBarHeight - kGap};
+  } else if (bar) {
+    layout.color_bar = {right - kColorBarWidth, layout.map.y, kColorBarWidth, layout.map.height};
+  }
   if (parts.panel == PanelPlace::kBeside) layout.panel = {right, kGap, kPanelWidth, std::max(0.0, height - 2 * kGap)};
   // Where the canvas is narrower than it, its title has its beginning, with the arrow that opens it.
   if (parts.panel == PanelPlace::kStrip)

@@ -16,7 +16,8 @@ struct CanvasLayout {
   PixelRect steps;           // below it: what each decode step keeps
   PixelRect column_profile;  // below that
   PixelRect row_profile;     // right of it
-  PixelRect color_bar;       // at the right edge
+  PixelRect color_bar;       // at the right edge, or the lower one
+  bool bar_lies = false;     // at the lower one
   PixelRect caption;         // along the lower edge; height 0 without one
   PixelRect panel;           // what PanelPlace says; width 0 where it has no place of its own
 };

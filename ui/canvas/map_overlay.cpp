@@ -46,10 +46,27 @@ ImU32 ToImGui(const analysis::Rgb& color) {
   return IM_COL32(color.red, color.green, color.blue, 255);
 }
 
+// Beside a bar that lies.
+void DrawLeftOf(const PixelRect& bar, double y, const OverlayInks& inks, const std::string& text) {
+  constexpr double kRoom = 7;
+  DrawText(ImGui::GetBackgroundDrawList(), bar.x - kRoom - static_cast<double>(TextSize(text).x), y, inks.dim, text);
+}
+
 // In place of the colour bar where two masks are compared: their colours are no values.
-void DrawKeptByLegend(const PixelRect& bar, const OverlayInks& inks) {
+void DrawKeptByLegend(const PixelRect& bar, bool lies, const OverlayInks& inks) {
   ImDrawList* const list = ImGui::GetBackgroundDrawList();
   const double line = ImGui::GetFontSize();
+  if (lies) {
+    DrawLeftOf(bar, bar.y, inks, "kept by");
+    double x = bar.x;
+    for (size_t by = 0; by < analysis::kNumKeptBy; ++by) {
+      const std::string name(analysis::kKeptByNames[by]);
+      list->AddRectFilled(Point(x, bar.y), Point(x + bar.height, bar.bottom()), InkOf(analysis::kKeptByColors[by]));
+      DrawText(list, x + bar.height + 5, bar.y + (bar.height - line) / 2, inks.text, name);
+      x += bar.height + 5 + static_cast<double>(TextSize(name).x) + line;
+    }
+    return;
+  }
   DrawText(list, bar.x, bar.y - line - 4, inks.dim, "kept by");
   double y = bar.y;
   for (size_t by = 0; by < analysis::kNumKeptBy; ++by) {
@@ -133,24 +150,40 @@ std::string DescribeSelection(const PixelRect& box, const ViewTransform& view) {
 void DrawColorBar(const CanvasModel& model, const OverlayOptions& options) {
   ImDrawList* const list = ImGui::GetBackgroundDrawList();
   const PixelRect& area = options.layout->color_bar;
-  if (area.height < 80) return;
+  const bool lies = options.layout->bar_lies;
+  const double length = lies ? area.width : area.height;
+  constexpr double kShortest = 80, kThick = 14;
+  if (length < kShortest) return;
   const OverlayInks& inks = InksOf(options);
   const CanvasSettings& settings = model.settings();
   const double line = ImGui::GetFontSize();
-  const PixelRect bar{area.x + 2, area.y, 14, area.height};
-  if (model.comparison() == Comparison::kMasks) return DrawKeptByLegend(bar, inks);
+  const PixelRect bar =
+      lies ? PixelRect{area.x, area.y, area.width, kThick - 2} : PixelRect{area.x + 2, area.y, kThick, area.height};
+  if (model.comparison() == Comparison::kMasks) return DrawKeptByLegend(bar, lies, inks);
   // A comparison of probabilities is signed: less at the lower end, nothing in the middle.
   const bool is_signed = model.comparison() == Comparison::kValues;
   const analysis::Palette& palette = is_signed ? analysis::DivergingPalette() : settings.color_map->palette;
   constexpr size_t kSteps = 128;
   for (size_t step = 0; step < kSteps; ++step) {
-    const double top = bar.bottom() - bar.height * static_cast<double>(step + 1) / kSteps;
-    list->AddRectFilled(Point(bar.x, top), Point(bar.right(), top + bar.height / kSteps + 0.5),
-                        ToImGui(palette[step * 2 + 1]));
+    const double begin = length * static_cast<double>(step) / kSteps, end = begin + length / kSteps;
+    const ImU32 color = ToImGui(palette[step * 2 + 1]);
+    if (lies) {
+      list->AddRectFilled(Point(bar.x + begin, bar.y), Point(std::min(bar.x + end + 0.5, bar.right()), bar.bottom()),
+                          color);
+    } else {
+      list->AddRectFilled(Point(bar.x, bar.bottom() - end), Point(bar.right(), bar.bottom() - begin + 0.5), color);
+    }
   }
   list->AddRect(Point(bar.x, bar.y), Point(bar.right(), bar.bottom()), inks.line);
-  const int ticks = std::max(2, static_cast<int>(area.height / (is_signed ? 120 : 60)));
+  const int ticks = std::max(2, static_cast<int>(length / (is_signed ? 120 : 60)));
   const auto mark = [&](double place, const std::string& text) {
+    if (lies) {
+      const double x = bar.x + bar.width * place, width = static_cast<double>(TextSize(text).x);
+      list->AddLine(Point(x, bar.bottom()), Point(x, bar.bottom() + 3), inks.line);
+      DrawText(list, std::clamp(x - width / 2, bar.x - 2, std::max(bar.x - 2, bar.right() - width + 2)),
+               bar.bottom() + 3, inks.text, text);
+      return;
+    }
     const double y = bar.bottom() - bar.height * place;
     list->AddLine(Point(bar.right(), y), Point(bar.right() + 3, y), inks.line);
     const double text_y = std::min(std::max(y - line / 2, bar.y - 2), bar.bottom() - line + 2);
@@ -169,9 +202,15 @@ void DrawColorBar(const CanvasModel& model, const OverlayOptions& options) {
   }
   if (is_signed) mark(0.5, "0");
   const std::string what = is_signed ? "2 − 1, " : "p, ";
-  DrawText(list, bar.x, area.y - 2 * line - 4, inks.dim, what + (settings.logarithmic ? "log" : "linear"));
-  DrawText(list, bar.x, area.y - line - 4, inks.dim,
-           settings.reduction == analysis::TileReduction::kMax ? "largest" : "mean");
+  const std::string scale = what + (settings.logarithmic ? "log" : "linear");
+  const std::string of = settings.reduction == analysis::TileReduction::kMax ? "largest" : "mean";
+  if (lies) {
+    DrawLeftOf(bar, bar.y - 2, inks, scale);
+    DrawLeftOf(bar, bar.y - 2 + line, inks, of);
+    return;
+  }
+  DrawText(list, bar.x, area.y - 2 * line - 4, inks.dim, scale);
+  DrawText(list, bar.x, area.y - line - 4, inks.dim, of);
 }
 
 void DrawScoreValues(CanvasModel& model, const OverlayOptions& options) {
