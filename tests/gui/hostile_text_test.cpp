@@ -88,6 +88,35 @@ TEST_F(HostileTextTest, ErrorsOfAFileThatIsNone) {
 }
 
 // The file of runs beside a trace is as untrusted as the trace.
+TEST_F(HostileTextTest, ALongNameOfAFileDoesNotWidenTheWindow) {
+  const QString name = QString(120, u'n') + QStringLiteral(".h5"), path = File(name);
+  ASSERT_TRUE(QFile::copy(trace_path(), path));
+  OpenWindow(path);
+  ASSERT_TRUE(WaitForCanvas());
+  ASSERT_TRUE(WaitForStatistics());
+  constexpr int kSmallScreen = 800;
+  EXPECT_LE(window_->minimumSizeHint().width(), kSmallScreen);
+  auto* notice = Find<QLabel>("noticeText");
+  window_->OpenPath(File(QString(180, u'x') + QStringLiteral(".h5")));
+  ASSERT_TRUE(WaitFor([&] { return notice->isVisible(); }));
+  EXPECT_LE(window_->minimumSizeHint().width(), kSmallScreen) << "said in a notice";
+  ui::ProgressReport report;
+  report.stage = "Exporting " + name.toStdString();
+  auto* progress = Find<ui::ProgressStrip>("progressStrip");
+  progress->Begin(QStringLiteral("export"), [] {});
+  progress->Update(QStringLiteral("export"), report);
+  EXPECT_LE(window_->minimumSizeHint().width(), kSmallScreen) << "said in the status bar";
+  progress->End(QStringLiteral("export"));
+  AnswerFileDialog(path);
+  window_->commands()[ui::Command::kCompareTrace]->trigger();
+  ASSERT_TRUE(WaitFor([&] { return window_->store()->HasOther(); }));
+  ASSERT_TRUE(WaitForStatistics());
+  EXPECT_LE(window_->minimumSizeHint().width(), kSmallScreen) << "said beside the head";
+  EXPECT_TRUE(Find<QLabel>("headLabel")->text().contains(QStringLiteral(" of nnn"))) << "and there it is short";
+  window_->resize(kSmallScreen, 600);
+  EXPECT_TRUE(WaitFor([&] { return window_->width() == kSmallScreen; }));
+}
+
 TEST_F(HostileTextTest, RunsThatAFileSays) {
   OpenWindow(trace_path());
   ASSERT_TRUE(WaitForCanvas());

@@ -37,6 +37,7 @@ ProgressStrip::ProgressStrip(QWidget* parent)
   setObjectName(QStringLiteral("progressStrip"));
   label_->setObjectName(QStringLiteral("progressText"));
   label_->setTextFormat(Qt::PlainText);
+  label_->setMinimumWidth(1);  // a long name is cut, it must not widen the window
   bar_->setObjectName(QStringLiteral("progressBar"));
   bar_->setFixedWidth(140);
   bar_->setMaximumHeight(14);
