@@ -136,6 +136,9 @@ TEST_F(KeptStateTest, WhereTheTracesFolderTakesNoFileTheSettingsFolderDoesAndItI
   auto* notice = Find<QLabel>("noticeText");
   EXPECT_TRUE(WaitFor([&] { return notice->text().contains(QStringLiteral("saved to")); }))
       << notice->text().toStdString();
+  // Whatever is in the way: rights, a full disk, a folder.
+  EXPECT_TRUE(notice->text().startsWith(QStringLiteral("Nothing can be written beside small.h5")))
+      << notice->text().toStdString();
   const std::set<std::string> measured = Shown();
   OpenWindow(QString());
   ASSERT_TRUE(WaitForCanvas());

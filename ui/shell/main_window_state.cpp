@@ -79,7 +79,7 @@ void MainWindow::KeepState() {
   }
   connect(&keeper_, &TraceKeeper::RunsKept, &state_.runs, &RunsModel::MarkSaved);
   connect(&keeper_, &TraceKeeper::RunsKeptElsewhere, this, [this](const QString& path) {
-    notice_->ShowMessage(tr("The folder of %1 is read-only: its runs and notes are saved to %2.")
+    notice_->ShowMessage(tr("Nothing can be written beside %1: its runs and notes are saved to %2.")
                              .arg(QFileInfo(session_.last_trace).fileName(), path));
   });
   connect(&keeper_, &TraceKeeper::Failed, this, [this](const QString& sentence) {
