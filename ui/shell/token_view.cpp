@@ -8,6 +8,7 @@
 #include <QScrollBar>
 #include <QToolTip>
 #include <algorithm>
+#include <utility>
 
 namespace headscope::ui {
 namespace {
@@ -38,37 +39,59 @@ TokenView::TokenView(QWidget* parent) : QAbstractScrollArea(parent) {
   setFocusPolicy(Qt::StrongFocus);
   setHorizontalScrollBarPolicy(Qt::ScrollBarAlwaysOff);
   viewport()->setMouseTracking(true);
+  reading_.setSingleShot(true);
+  reading_.setInterval(0);
+  connect(&reading_, &QTimer::timeout, this, &TokenView::ReadMore);
 }
 
 int TokenView::LineHeight() const {
   return fontMetrics().height() + 4;
 }
 
-void TokenView::SetTokens(const std::vector<std::string>& tokens) {
+void TokenView::SetTokens(std::vector<std::string> tokens) {
+  tokens_ = std::move(tokens);
   texts_.clear();
   ends_line_.clear();
-  for (const std::string& token : tokens) {
-    const QString text = QString::fromStdString(token);
-    // Printable text has its line ends as "\n".
-    ends_line_.push_back(text.endsWith(QStringLiteral("\\n")));
-    texts_.push_back(text.left(kLongestToken));
-  }
+  widths_.clear();
+  known_widths_.clear();
   tints_.clear();
   query_.reset();
   key_.reset();
-  Measure();
+  scroll_to_.reset();
+  ReadMore();
   verticalScrollBar()->setValue(0);
 }
 
-void TokenView::Measure() {
-  QHash<QString, int> known;  // a prompt has far fewer different tokens than tokens
-  widths_.clear();
-  const QFontMetrics metrics = fontMetrics();
-  for (const QString& text : texts_) {
-    auto width = known.constFind(text);
-    if (width == known.constEnd()) width = known.insert(text, std::max(metrics.horizontalAdvance(text), 2));
-    widths_.push_back(*width);
+void TokenView::ReadMore() {
+  const size_t end = std::min(tokens_.size(), texts_.size() + kTokensAtOnce);
+  for (size_t token = texts_.size(); token < end; ++token) {
+    const QString text = QString::fromStdString(tokens_[token]);
+    // Printable text has its line ends as "\n".
+    ends_line_.push_back(text.endsWith(QStringLiteral("\\n")));
+    texts_.push_back(text.left(kLongestToken));
+    widths_.push_back(WidthOf(texts_.back()));
   }
+  if (texts_.size() < tokens_.size()) {
+    reading_.start();
+  } else {
+    tokens_ = {};
+    known_widths_.clear();
+  }
+  LayOut();
+  if (scroll_to_ && *scroll_to_ < num_tokens()) ScrollTo(*scroll_to_);
+}
+
+int TokenView::WidthOf(const QString& text) {
+  auto width = known_widths_.constFind(text);
+  if (width == known_widths_.constEnd())
+    width = known_widths_.insert(text, std::max(fontMetrics().horizontalAdvance(text), 2));
+  return *width;
+}
+
+void TokenView::Measure() {
+  known_widths_.clear();
+  widths_.clear();
+  for (const QString& text : texts_) widths_.push_back(WidthOf(text));
   LayOut();
 }
 
@@ -123,7 +146,9 @@ int64_t TokenView::LineOf(int64_t token) const {
 }
 
 void TokenView::ScrollTo(int64_t token) {
+  scroll_to_ = token;
   if (token < 0 || token >= num_tokens()) return;
+  scroll_to_.reset();
   const auto line = static_cast<int>(LineOf(token));
   const int first = verticalScrollBar()->value(), page = verticalScrollBar()->pageStep();
   if (line < first || line >= first + page) verticalScrollBar()->setValue(line - page / 2);

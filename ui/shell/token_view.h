@@ -5,6 +5,7 @@
 
 #include <QAbstractScrollArea>
 #include <QHash>
+#include <QTimer>
 #include <functional>
 #include <optional>
 #include <string>
@@ -24,7 +25,10 @@ class TokenView : public QAbstractScrollArea {
  public:
   explicit TokenView(QWidget* parent = nullptr);
 
-  void SetTokens(const std::vector<std::string>& tokens);
+  // Reads kTokensAtOnce of them now and the others in events that follow: of a long prompt all would take a third of a
+  // second, in which nothing else happens.
+  void SetTokens(std::vector<std::string> tokens);
+  static constexpr size_t kTokensAtOnce = 2048;
   // Of every token, 0 to 1: how strongly it is tinted. Empty: none is.
   void SetTints(std::vector<float> tints);
   // The query, which has a frame; tokens after it are faint. And the key that was chosen with it.
@@ -40,7 +44,7 @@ class TokenView : public QAbstractScrollArea {
   std::optional<int64_t> NextMarked(int64_t token) const;
   // The first line of a token's tooltip.
   void SetDescription(std::function<QString(int64_t token)> description) { description_ = std::move(description); }
-  void ScrollTo(int64_t token);
+  void ScrollTo(int64_t token);  // when it has been read
 
   std::optional<int64_t> TokenAt(QPoint at) const;
   QRect RectOf(int64_t token) const;  // in the viewport's coordinates; empty when it is out of sight
@@ -59,13 +63,19 @@ class TokenView : public QAbstractScrollArea {
   bool viewportEvent(QEvent* event) override;
 
  private:
+  void ReadMore();
+  int WidthOf(const QString& text);
   void Measure();
   void LayOut();
   int LineHeight() const;
   int64_t LineOf(int64_t token) const;
   int64_t num_tokens() const { return static_cast<int64_t>(texts_.size()); }
 
-  std::vector<QString> texts_;
+  std::vector<std::string> tokens_;  // until all of them are read
+  QTimer reading_;
+  QHash<QString, int> known_widths_;  // while they are read: a prompt has far fewer different tokens than tokens
+  std::optional<int64_t> scroll_to_;  // a token that is not read yet
+  std::vector<QString> texts_;        // that are read
   std::vector<int> widths_;
   std::vector<bool> ends_line_;
   std::vector<int64_t> lines_;  // first tokens
