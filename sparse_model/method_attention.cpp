@@ -116,8 +116,9 @@ class Methods final : public MethodAttention {
 
   void Rewind(int64_t num_tokens) override {
     for (auto& [layer, state] : layers_) {
-      state.driver = nullptr;
+      if (num_tokens == 0) state.driver = nullptr;  // with all that it holds
       state.keys = nullptr;
+      state.unchanged = std::min(state.unchanged, num_tokens);
       state.queries.Rewind(num_tokens);
     }
     for (const auto* device : {&host_, &gpu_}) {
@@ -151,6 +152,8 @@ class Methods final : public MethodAttention {
     std::unique_ptr<kernels::DecodeDriver> driver;
     int64_t num_tokens = 0;  // of the last step
     const void* keys = nullptr;
+    int64_t unchanged = 0;    // tokens that are what they were when the driver began
+    int64_t last_pass = 0;    // first token of the last pass of several
     int32_t first_token = 0;  // of the last step's problem
     kernels::DecodeSelection selection;
     std::vector<float> value_norms;        // [tokens, num_qo_heads], of a method that asks for them
@@ -263,7 +266,10 @@ class Methods final : public MethodAttention {
   // The prompt's attention, as recorded steps have it, is over every key that the layer lets a row see.
   void KeepQueries(const model::AttentionCall& call, ModelDevice* device) {
     if (decode_.IsDenseLayer(decode_values_, call.layer)) return;
-    QueryRows& queries = StateOf(call).queries;
+    LayerState& state = StateOf(call);
+    state.last_pass = call.num_tokens - call.num_rows;
+    state.unchanged = std::min(state.unchanged, state.last_pass);
+    QueryRows& queries = state.queries;
     const int64_t rows = queries.Wanted(call.num_rows);
     if (rows == 0) return;
     kernels::AttentionProblem last;
@@ -346,7 +352,10 @@ class Methods final : public MethodAttention {
       prompt.cache.window = call.facts->window;
       state.queries.Show(&prompt);
       ShowInputs(call, &state, &prompt);
+      prompt.unchanged = static_cast<int32_t>(std::exchange(state.unchanged, 0));
+      prompt.returns_to = static_cast<int32_t>(state.last_pass);
       Require(state.driver->Begin(prompt, options_), call, decode_.spec().name);
+      state.unchanged = prompt.first_token + prompt.cache.seq_k;
     }
     state.num_tokens = call.num_tokens;
     state.keys = keys;

@@ -80,11 +80,7 @@ class H2oPolicy final : public DecodePolicy {
     if (cache.seq_k == 0) return {};
     if (Status status = internal::CheckLastQueries(spec_, prompt, 1); !status.ok()) return status;
     if (Status status = internal::CheckValueNorms(spec_, prompt, values_); !status.ok()) return status;
-    Status status = internal::ParallelFor(static_cast<int64_t>(lists_.size()), 1, options,
-                                          [&](int64_t begin, int64_t end, int32_t) {
-                                            for (int64_t list = begin; list < end; ++list)
-                                              SumPrompt(prompt, list, options);
-                                          });
+    Status status = SumPrompt(prompt, options);
     for (int32_t sequence = 0; status.ok() && budget < cache.seq_k && sequence < cache.batch; ++sequence)
       CutPrompt(prompt, sequence, budget, evictions);
     return status;
@@ -120,7 +116,47 @@ class H2oPolicy final : public DecodePolicy {
     std::vector<float> mass;      // what each got so far
   };
 
-  void SumPrompt(const DecodePrompt& prompt, int64_t list, const RunOptions& options) {
+  // The sums over a prompt's first rows, where it may begin again behind them: a number of every token and query head,
+  // which is little beside the token's keys.
+  struct FirstRows {
+    int32_t first_token = 0, first_row = 0, end = 0;  // in the sequence; the rows [first_row, end). end 0: none
+    std::vector<std::vector<float>> columns;          // [sequence * num_qo_heads + query head][token]
+
+    bool AreOf(const DecodePrompt& prompt) const {
+      return end > 0 && end <= prompt.unchanged && first_token == prompt.first_token &&
+             first_row == prompt.first_token + prompt.cache.first_position &&
+             columns.size() == static_cast<size_t>(int64_t{prompt.cache.batch} * prompt.cache.num_qo_heads);
+    }
+  };
+
+  Status SumPrompt(const DecodePrompt& prompt, const RunOptions& options) {
+    const AttentionProblem& cache = prompt.cache;
+    const int32_t first_row = prompt.first_token + cache.first_position;
+    const bool known = first_rows_.AreOf(prompt);
+    int32_t end = first_rows_.end;
+    if (!known) {
+      first_rows_ = {};
+      end = prompt.unchanged > 0 ? prompt.unchanged : prompt.returns_to;
+      if (end <= first_row || end >= first_row + cache.seq_q) end = 0;
+      if (end > 0) first_rows_.columns.resize(static_cast<size_t>(int64_t{cache.batch} * cache.num_qo_heads));
+    }
+    Status status = internal::ParallelFor(static_cast<int64_t>(lists_.size()), 1, options,
+                                          [&](int64_t begin, int64_t list_end, int32_t) {
+                                            for (int64_t list = begin; list < list_end; ++list)
+                                              SumList(prompt, list, known, std::max(end - first_row, 0), options);
+                                          });
+    if (status.ok() && !options.stop.stop_requested()) {
+      first_rows_.first_token = prompt.first_token;
+      first_rows_.first_row = first_row;
+      first_rows_.end = end;
+    } else {
+      first_rows_ = {};  // what is there may be of some rows only
+    }
+    return status;
+  }
+
+  // split: how many of the rows first_rows_ is of; it has them already where they are known.
+  void SumList(const DecodePrompt& prompt, int64_t list, bool known, int32_t split, const RunOptions& options) {
     const AttentionProblem& cache = prompt.cache;
     const auto sequence = static_cast<int32_t>(list / cache.num_kv_heads);
     const auto kv_head = static_cast<int32_t>(list % cache.num_kv_heads);
@@ -132,8 +168,18 @@ class H2oPolicy final : public DecodePolicy {
     for (int32_t token = 0; token < cache.seq_k; ++token) into.tokens.push_back(prompt.first_token + token);
     for (int32_t i = 0; i < cache.GroupSize(); ++i) {
       const int32_t qo_head = kv_head * cache.GroupSize() + i;
-      probe.SumColumns(keys, sequence, qo_head, 0, cache.seq_q,
-                       internal::PromptHead{prompt, sequence, kv_head}.Lse(qo_head), &sums);
+      const float* const lse = internal::PromptHead{prompt, sequence, kv_head}.Lse(qo_head);
+      sums.columns.clear();
+      if (split > 0) {
+        std::vector<float>& first = first_rows_.columns[static_cast<size_t>(sequence * cache.num_qo_heads + qo_head)];
+        if (!known) {
+          probe.AddColumns(keys, sequence, qo_head, 0, split, lse, &sums);
+          // Keys behind the last of the rows have nothing of them.
+          first.assign(sums.columns.begin(), sums.columns.begin() + cache.first_position + split);
+        }
+        sums.columns = first;
+      }
+      probe.AddColumns(keys, sequence, qo_head, split, cache.seq_q, lse, &sums);
       for (size_t token = 0; token < into.mass.size(); ++token) into.mass[token] += sums.columns[token];
     }
   }
@@ -205,6 +251,7 @@ class H2oPolicy final : public DecodePolicy {
   size_t local_ = 1;
   std::vector<size_t> budgets_;  // of each list
   std::vector<Cache> lists_;
+  FirstRows first_rows_;
   int32_t end_ = 0;  // tokens of the sequence so far
 };
 

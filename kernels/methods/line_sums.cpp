@@ -41,12 +41,20 @@ void LineProbe::AddRow(float* __restrict__ scores, int64_t num_columns, const fl
 
 void LineProbe::Sum(const PackedKeys& keys, int32_t sequence, int32_t head, int32_t row_begin, int32_t row_end,
                     LineSums* sums) {
+  sums->columns.assign(static_cast<size_t>(keys.seq_k()), 0.0f);
   sums->slashes.assign(static_cast<size_t>(keys.seq_k()), 0.0f);
   Probe(keys, sequence, head, row_begin, row_end, /*lse=*/nullptr, sums);
 }
 
 void LineProbe::SumColumns(const PackedKeys& keys, int32_t sequence, int32_t head, int32_t row_begin, int32_t row_end,
                            const float* lse, LineSums* sums) {
+  sums->columns.clear();
+  AddColumns(keys, sequence, head, row_begin, row_end, lse, sums);
+}
+
+void LineProbe::AddColumns(const PackedKeys& keys, int32_t sequence, int32_t head, int32_t row_begin, int32_t row_end,
+                           const float* lse, LineSums* sums) {
+  sums->columns.resize(static_cast<size_t>(keys.seq_k()), 0.0f);
   sums->slashes.clear();
   Probe(keys, sequence, head, row_begin, row_end, lse, sums);
 }
@@ -55,7 +63,6 @@ void LineProbe::Probe(const PackedKeys& keys, int32_t sequence, int32_t head, in
                       const float* lse, LineSums* sums) {
   const int32_t head_dim = problem_.head_dim;
   const float scale = problem_.EffectiveScale();
-  sums->columns.assign(static_cast<size_t>(keys.seq_k()), 0.0f);
   queries_.resize(static_cast<size_t>(kRowsPerBlock) * static_cast<size_t>(head_dim));
   for (int32_t begin = row_begin; begin < row_end && !options_.stop.stop_requested(); begin += kRowsPerBlock) {
     const int32_t num_rows = std::min(kRowsPerBlock, row_end - begin);

@@ -45,6 +45,9 @@ class LineProbe {
   // first, or null: P is then exp(score - lse), with what keys that are not here and a sink have of a row left out.
   void SumColumns(const PackedKeys& keys, int32_t sequence, int32_t head, int32_t row_begin, int32_t row_end,
                   const float* lse, LineSums* sums);
+  // Goes on from sums.columns of the rows before row_begin: the same numbers as of all rows at once.
+  void AddColumns(const PackedKeys& keys, int32_t sequence, int32_t head, int32_t row_begin, int32_t row_end,
+                  const float* lse, LineSums* sums);
 
  private:
   void Probe(const PackedKeys& keys, int32_t sequence, int32_t head, int32_t row_begin, int32_t row_end,

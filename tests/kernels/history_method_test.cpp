@@ -4,7 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
+#include <random>
+#include <string>
+#include <utility>
 
 #include "generation.h"
 
@@ -74,6 +78,80 @@ TEST(HistoryMethods, BeginAgainAfterAnotherGeneration) {
       EXPECT_EQ(again[step].pages, expected[step].pages) << method;
       EXPECT_EQ(again[step].weights, expected[step].weights) << method;
     }
+  }
+}
+
+// H2O sums the rows of a prompt that ends in another way once: its first ones are NaN when they come again.
+TEST(HistoryMethods, RowsThatAreUnchangedAreNotSummedAgain) {
+  std::mt19937 random(FreshSeed());
+  constexpr int32_t kFirstRow = 30, kContext = 120;
+  const RandomProblem whole(SquareShape(kLength, 4, 2), &random), other(SquareShape(kLength, 4, 2), &random);
+  RandomProblem again = other, poisoned = other;  // the context of `whole`, and another end
+  for (int32_t token = 0; token < kContext; ++token) {
+    for (int32_t d = 0; d < whole.shape.head_dim; ++d) {
+      for (int32_t head = 0; head < 4; ++head) {
+        again.q.Set(0, head, token, d, whole.q.Get(0, head, token, d));
+        poisoned.q.Set(0, head, token, d, std::numeric_limits<float>::quiet_NaN());
+      }
+      for (int32_t head = 0; head < 2; ++head) {
+        for (RandomProblem* const to : {&again, &poisoned}) {
+          to->k.Set(0, head, token, d, whole.k.Get(0, head, token, d));
+          to->v.Set(0, head, token, d, whole.v.Get(0, head, token, d));
+        }
+      }
+    }
+  }
+  const DecodeMethod& method = *FindDecodeMethod("h2o");
+  const ParameterValues values = testing::Values(method.spec(), "k=24");
+  const auto begin = [](DecodeDriver* driver, const RandomProblem& data, int32_t end, int32_t first_row,
+                        int32_t unchanged) {
+    DecodePrompt prompt;
+    prompt.cache = data.View();
+    prompt.cache.seq_k = end;
+    prompt.cache.seq_q = end - first_row;
+    prompt.cache.first_position = first_row;
+    prompt.cache.q.data = static_cast<const float*>(prompt.cache.q.data) + first_row * prompt.cache.q.row_stride;
+    prompt.unchanged = unchanged;
+    prompt.returns_to = kContext;
+    const Status status = driver->Begin(prompt, {});
+    ASSERT_TRUE(status.ok()) << status.message();
+  };
+  const auto steps = [](DecodeDriver* driver, const RandomProblem& data, int32_t from) {
+    Steps made;
+    for (int32_t position = from; position < kLength; ++position) {
+      DecodeStep step;
+      step.problem = data.View();
+      step.problem.q.data = static_cast<const float*>(step.problem.q.data) + position * step.problem.q.row_stride;
+      step.problem.seq_q = 1;
+      step.problem.seq_k = position + 1;
+      step.problem.first_position = position;
+      EXPECT_TRUE(driver->Append(step, {}).ok());
+      EXPECT_TRUE(driver->Step(step, {}, &made.emplace_back()).ok());
+    }
+    return made;
+  };
+  const auto expect_same = [](const Steps& made, const Steps& expected, const std::string& what) {
+    ASSERT_EQ(made.size(), expected.size());
+    for (size_t step = 0; step < expected.size(); ++step)
+      EXPECT_EQ(made[step].pages, expected[step].pages) << what << ", step " << step;
+  };
+  DecodeDriver driver(method, values);
+  begin(&driver, whole, 150, kFirstRow, 0);
+  steps(&driver, whole, 150);
+  for (const int32_t end : {160, 121, 190}) {
+    DecodeDriver fresh(method, values);
+    begin(&fresh, again, end, kFirstRow, 0);
+    const Steps expected = steps(&fresh, again, end);
+    begin(&driver, poisoned, end, kFirstRow, kContext);
+    expect_same(steps(&driver, poisoned, end), expected, "unchanged");
+  }
+  // Other rows, or fewer that are the same: nothing is taken from before.
+  for (const auto& [first_row, unchanged] : {std::pair{kFirstRow + 1, kContext}, {kFirstRow, kContext - 1}, {0, 0}}) {
+    DecodeDriver fresh(method, values);
+    begin(&fresh, other, 160, first_row, 0);
+    begin(&driver, whole, 150, kFirstRow, 0);
+    begin(&driver, other, 160, first_row, unchanged);
+    expect_same(steps(&driver, other, 160), steps(&fresh, other, 160), "changed");
   }
 }
 

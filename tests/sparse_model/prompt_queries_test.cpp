@@ -309,6 +309,71 @@ TEST(PromptQueries, TheModelSaysWhatBelongsToAPrompt) {
   session.UseAttention(nullptr);
 }
 
+// Notes what of a prompt it is told to be as it was.
+class NotesPrompts final : public kernels::DecodeMethod {
+ public:
+  struct Noted {
+    int32_t tokens, rows, unchanged, returns_to;
+    friend bool operator==(const Noted&, const Noted&) = default;
+  };
+  const kernels::MethodSpec& spec() const override { return spec_; }
+  int32_t PromptRows(const kernels::ParameterValues&) const override { return kAllRows; }
+  std::unique_ptr<kernels::DecodePolicy> NewPolicy(const kernels::ParameterValues&) const override {
+    class Policy final : public kernels::DecodePolicy {
+     public:
+      explicit Policy(std::vector<Noted>* noted) : noted_(*noted) {}
+      kernels::Status Begin(const kernels::DecodePrompt& prompt, const kernels::RunOptions&,
+                            kernels::DecodeEvictions*) override {
+        noted_.push_back({prompt.cache.seq_k, prompt.cache.seq_q, prompt.unchanged, prompt.returns_to});
+        return {};
+      }
+      kernels::Status Step(const kernels::DecodeStep& step, const kernels::RunOptions& options,
+                           kernels::DecodeSelection* selection, kernels::DecodeEvictions*) override {
+        const kernels::DecodeMethod& dense = kernels::DecodeBaseline();
+        return dense.Select(step.problem, kernels::ParameterValues(dense.spec()), options, selection);
+      }
+
+     private:
+      std::vector<Noted>& noted_;
+    };
+    return std::make_unique<Policy>(&noted);
+  }
+  mutable std::vector<Noted> noted;
+
+ private:
+  const kernels::MethodSpec spec_ = {.name = "notes-prompts",
+                                     .phase = kernels::Phase::kDecode,
+                                     .chosen_per = kernels::ChosenPer::kKvHead,
+                                     .needs_history = true};
+};
+
+// Questions about one context: what was there before them is the same for each.
+TEST(PromptQueries, AreUnchangedUpToWhereTheSequenceWasTakenBackTo) {
+  const SequenceData data(LayerOf(32), 400, /*bf16=*/false, 5);
+  NotesPrompts notes;
+  MethodChoice choice = Choose("dense", "", "dense", "");
+  choice.decode = &notes;
+  choice.decode_values = kernels::ParameterValues(notes.spec());
+  const auto backend = AttendByMethods(choice);
+  const auto ask = [&](int64_t from, int64_t rows) {
+    AttendOnHost(*backend, data, from, rows, /*of_prompt=*/true);
+    for (int64_t step = 0; step < 3; ++step) AttendOnHost(*backend, data, from + rows + step, 1, /*of_prompt=*/false);
+  };
+  AttendOnHost(*backend, data, 0, 300, /*of_prompt=*/true);
+  ask(300, 20);
+  backend->Rewind(300);
+  ask(300, 20);
+  backend->Rewind(300);
+  ask(300, 30);
+  backend->Rewind(250);
+  ask(250, 40);
+  backend->Rewind(0);
+  ask(0, 280);
+  const std::vector<NotesPrompts::Noted> expected = {
+      {320, 320, 0, 300}, {320, 320, 300, 300}, {330, 330, 300, 300}, {290, 290, 250, 250}, {280, 280, 0, 0}};
+  EXPECT_EQ(notes.noted, expected);
+}
+
 // Requests a stop in a layer of a pass.
 class Stopper final : public model::AttentionBackend {
  public:

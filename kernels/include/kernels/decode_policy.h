@@ -46,6 +46,10 @@ struct DecodePrompt {
   // Norms of W_o v of the cache's tokens, [batch, num_qo_heads, seq_k], tokens contiguous; null: not at hand.
   const float* value_norms = nullptr;
   int64_t value_norms_batch_stride = 0, value_norms_head_stride = 0;
+  // So that what a policy makes of a long prompt is not made again for each of its ends: how many tokens of the
+  // sequence, with their rows of q, are what they were at the policy's last Begin; and the token before whose place it
+  // may begin again. 0: not known.
+  int32_t unchanged = 0, returns_to = 0;
 };
 
 struct DecodeStep {
