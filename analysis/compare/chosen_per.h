@@ -23,6 +23,16 @@ inline std::string NoteOfUsed(const kernels::DecodeMethod& method, const kernels
   return used.empty() ? used : method.spec().name + " ran with " + used;
 }
 
+// MethodResult::note of a method that shares a layer's budget out between its KV heads, where some of them are not
+// here; else empty.
+inline std::string NoteOfLayerBudget(const kernels::DecodeMethod& method, const kernels::ParameterValues& values,
+                                     const MeasuredHeads& heads) {
+  if (!method.SharesLayerBudget(values) || heads.num_qo_heads == heads.heads_of_layer) return {};
+  return method.spec().name + " shares a layer's budget out between its KV heads: " +
+         (heads.num_kv_heads == 1 ? "one by itself has an even share"
+                                  : "those that were measured shared what an even share of theirs is");
+}
+
 // MethodResult::note of a method that weighs tokens by norms of W_o v, where they are not those of its source; else
 // empty.
 inline std::string NoteOfValueNorms(const kernels::DecodeMethod& method, const kernels::ParameterValues& values,

@@ -256,6 +256,12 @@ class UnitSearch {
 
 }  // namespace
 
+std::string NoteOfMethod(const Tuning& tuning, const MethodChoice& method) {
+  if (method.decode == nullptr || !method.decode->SharesLayerBudget(method.values)) return {};
+  return method.name + " shares a layer's budget out between its KV heads, and " +
+         (tuning.in_group ? "the group of a head" : "a head by itself") + " was searched with an even share of it";
+}
+
 void CheckGroup(const Tuning& tuning) {
   if (!tuning.in_group) return;
   const auto refuse = [](const std::string& problem, const std::string& remedy) {

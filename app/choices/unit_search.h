@@ -58,6 +58,10 @@ struct TunedTogether {
   std::vector<std::string> passed_over;
 };
 
+// What to know of a method's settings that are found for heads by themselves, or in their groups, where they mean
+// something else beside the layer's other KV heads: a clause; mostly empty.
+std::string NoteOfMethod(const Tuning& tuning, const MethodChoice& method);
+
 // Refuses (UsageError, of the field "group") a tuning in the heads' groups of what is not judged there: prefill
 // methods, other targets than the mass, a setting for several heads.
 void CheckGroup(const Tuning& tuning);

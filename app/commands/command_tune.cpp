@@ -406,6 +406,9 @@ int RunTune(TuneArguments arguments) {
     }
     complete = tunings[i].complete();
   }
+  for (const Tuning::Searched& method : tuning.methods) {
+    if (const std::string note = NoteOfMethod(tuning, method.choice); !note.empty()) Say(note);
+  }
   if (!tunings.front().heads.empty()) WriteTunings(tunings, complete, arguments, format);
   if (complete) {
     for (const auto& progress : kept) progress->Remove();

@@ -238,7 +238,8 @@ ui::TunedSetting::Lengths LengthsOf(const LengthRange& range) {
 }
 
 // As the window has what was found for a unit at one range of lengths.
-std::vector<ui::TunedSetting> SettingsOf(const TunedRange& range, const TunedTogether& together) {
+std::vector<ui::TunedSetting> SettingsOf(const Tuning& question, const TunedRange& range,
+                                         const TunedTogether& together) {
   std::vector<ui::TunedSetting> settings;
   for (const TunedHead& head : together.heads) {
     ui::TunedSetting& setting = settings.emplace_back();
@@ -256,6 +257,7 @@ std::vector<ui::TunedSetting> SettingsOf(const TunedRange& range, const TunedTog
         setting.trade_off.push_back({point.values, point.cra_mean});
     }
     setting.passed_over = together.passed_over;
+    setting.note = NoteOfMethod(question, question.MethodOf(head));
   }
   return settings;
 }
@@ -306,7 +308,7 @@ void TuneHeads(OpenedTrace& trace, const std::vector<analysis::HeadId>& heads, c
           TunedTogether together;
           found = TuneUnit(question, range.traces, range.TriedOn(held_out.any()), unit, search, &together);
           if (!found.ok()) break;
-          std::ranges::move(SettingsOf(range, together), std::back_inserter(tuned));
+          std::ranges::move(SettingsOf(question, range, together), std::back_inserter(tuned));
           ++done;
         }
         const std::lock_guard lock(mutex);

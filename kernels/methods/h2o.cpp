@@ -263,6 +263,7 @@ class H2oMethod final : public DecodeMethod {
   PromptInputs Inputs(const ParameterValues& values) const override {
     return {.value_norms = internal::AsksForValueNorms(values)};
   }
+  bool SharesLayerBudget(const ParameterValues& values) const override { return internal::SharesBudgetOfLayer(values); }
   std::unique_ptr<DecodePolicy> NewPolicy(const ParameterValues& values) const override {
     return std::make_unique<H2oPolicy>(spec_, values);
   }

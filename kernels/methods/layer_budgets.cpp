@@ -190,6 +190,10 @@ bool KeepsByScoresAlone(const ParameterValues& values) {
   return values.Integer(kAllocation) == 0 && !values.Flag(kCritical);
 }
 
+bool SharesBudgetOfLayer(const ParameterValues& values) {
+  return values.values().contains(kAllocation) && values.Choice<Allocation>(kAllocation) != Allocation::kUniform;
+}
+
 bool AsksForValueNorms(const ParameterValues& values) {
   return values.Flag(kCritical);
 }

@@ -28,6 +28,8 @@ ParameterSpec CriticalParameter();
 
 // As many tokens for every KV head, by nothing but their scores.
 bool KeepsByScoresAlone(const ParameterValues& values);
+// DecodeMethod::SharesLayerBudget.
+bool SharesBudgetOfLayer(const ParameterValues& values);
 bool AsksForValueNorms(const ParameterValues& values);
 // kUnsupported: the norms that the values ask for are missing.
 Status CheckValueNorms(const MethodSpec& spec, const DecodePrompt& prompt, const ParameterValues& values);

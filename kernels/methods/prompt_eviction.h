@@ -55,6 +55,7 @@ class PromptEvictor : public DecodeMethod {
     return {.value_norms = AsksForValueNorms(values)};
   }
 
+  bool SharesLayerBudget(const ParameterValues& values) const final { return SharesBudgetOfLayer(values); }
   std::optional<double> AskedCompression(const ParameterValues& values) const final;
 
   // Before any score: what the prompt must bring (kUnsupported); this one asks for PromptRows() queries.

@@ -175,6 +175,28 @@ TEST_F(TunedHeadsTest, DecodeMethodsGetTheFileOfTheCommand) {
   EXPECT_NE(alone, CommandsFile(arguments)) << "of the last 16 rows";
 }
 
+// A layer's budget that its KV heads share is not what one of them, or its group, is searched with.
+TEST_F(TunedHeadsTest, BudgetsThatALayerSharesAreSaidToBeSearchedEvenly) {
+  ui::TuneSettings settings;
+  settings.target = {"cra-mean", 0.6};
+  for (const bool in_group : {false, true}) {
+    settings.in_group = in_group;
+    for (const char* const allocation : {"ada", "kvpress", "uniform"}) {
+      const std::string values = std::string("window=8,allocation=") + allocation;
+      settings.methods = {MethodOf("snap-kv", values)};
+      const std::string sentence = in_group ? "the group of a head was searched with an even share of it"
+                                            : "a head by itself was searched with an even share of it";
+      const bool is_shared = std::string(allocation) != "uniform";
+      const std::vector<ui::TunedSetting> tuned = Tune(settings);
+      EXPECT_THAT(tuned, SizeIs(8));
+      for (const ui::TunedSetting& setting : tuned)
+        EXPECT_EQ(setting.note.find(sentence) != std::string::npos, is_shared) << setting.note;
+      CommandsFile("--method snap-kv:" + values + " --target cra-mean=0.6" + (in_group ? " --group" : ""));
+      EXPECT_EQ(said_.find(sentence) != std::string::npos, is_shared) << said_;
+    }
+  }
+}
+
 // The layers above take TidalDecode's tokens of layer 1, which is not recorded: the other method is theirs.
 TEST_F(TunedHeadsTest, AMethodThatRefusesAHeadIsPassedOverAlike) {
   ui::TuneSettings settings;

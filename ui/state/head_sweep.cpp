@@ -329,6 +329,8 @@ QString HeadSweep::Summary() const {
                 .arg(count == 1 ? tr("1 head") : tr("%1 heads").arg(count),
                      QString::fromStdString(passed_over->second.passed_over.front()));
   }
+  const auto noted = std::ranges::find_if(tuned_, [](const auto& one) { return !one.second.note.empty(); });
+  if (kind_ == Kind::kTune && noted != tuned_.end()) text += u' ' + QString::fromStdString(noted->second.note) + u'.';
   if (kind_ == Kind::kTune && (!tuning_.checks.empty() || !tuning_.check_rows.empty())) {
     text += u' ' + OnHeldOut();
   }

@@ -278,6 +278,7 @@ struct TunedSetting : analysis::SettingQuality {
   std::vector<Point> trade_off;
   // Of methods that do not run on the head, where another one does: "TidalDecode: layer 3 reuses ..".
   std::vector<std::string> passed_over;
+  std::string note;  // what else to know of the method's settings, a clause; mostly empty
 };
 
 // The window's maps. What one of them asks for is no longer wanted when it asks anew; the others' is.
