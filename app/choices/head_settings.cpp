@@ -351,11 +351,15 @@ HeadSettings ReadHeadBudgets(const std::string& path, const analysis::AskedMetho
   *fewest = 0;
   for (const LayerHeads& layer : layers) {
     if (array.shape[1] != num_layers || layer.num_kv_heads != array.shape[2]) {
+      // A model whose layers differ has no array that is right for all of them.
+      const bool others_fit = array.shape[1] == num_layers && std::ranges::any_of(layers, [&](const LayerHeads& other) {
+                                return other.num_kv_heads == array.shape[2];
+                              });
       Refuse(path, "shape",
              "it has " + std::to_string(array.shape[1]) + " layers of " + std::to_string(array.shape[2]) +
                  " KV heads, and the trace's model has " + std::to_string(num_layers) + ", layer " +
                  std::to_string(layer.number) + " with " + std::to_string(layer.num_kv_heads),
-             kArray);
+             others_fit ? "choose heads of layers with as many KV heads alone" : kArray);
     }
     for (int32_t head = 0; head < layer.num_qo_heads; ++head) {
       const int32_t kv_head = head / (layer.num_qo_heads / layer.num_kv_heads);

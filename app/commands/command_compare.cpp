@@ -55,8 +55,9 @@ struct Asked {
   std::vector<analysis::AskedMethod> methods;
 };
 
-// What the configuration gives each head; empty without one.
-HeadSettings Configured(const CompareArguments& arguments, const data::TraceReader& trace) {
+// What the configuration gives each of the heads, and maybe others; empty without one.
+HeadSettings Configured(const CompareArguments& arguments, const data::TraceReader& trace,
+                        const std::vector<analysis::HeadId>& heads) {
   if (arguments.config.empty()) return {};
   if (arguments.as_published && HoldsBudgets(arguments.config))
     throw UsageError(
@@ -81,9 +82,10 @@ HeadSettings Configured(const CompareArguments& arguments, const data::TraceRead
   }
   const MethodChoice method = ParseMethod(arguments.budget_method, "budget-method");
   std::vector<LayerHeads> layers;
-  for (size_t slot = 0; slot < trace.layout().layers.size(); ++slot) {
-    const data::LayerFacts& facts = trace.layer(static_cast<int32_t>(slot));
-    layers.push_back({trace.layout().layers[slot], facts.num_qo_heads, facts.num_kv_heads});
+  for (const int32_t number : trace.layout().layers) {
+    if (std::ranges::find(heads, number, &analysis::HeadId::layer) == heads.end()) continue;
+    const data::LayerFacts& facts = trace.layer(trace.LayerSlot(number));
+    layers.push_back({number, facts.num_qo_heads, facts.num_kv_heads});
   }
   int64_t fewest = 0;
   HeadSettings settings = ReadHeadBudgets(arguments.config, {method.name, method.values}, percent,
@@ -123,9 +125,12 @@ std::vector<Asked> AskedOf(const CompareArguments& arguments, const HeadSettings
 // Methods that do not run on some of the heads.
 class LeftOut {
  public:
-  void Add(const analysis::AskedMethod& method, const std::string& where, const kernels::Status& why) {
-    sentences_.push_back(where + ": without " + method.name + " (" + why.message() + ")");
-    if (first_.ok()) first_ = {why.code(), where + ": " + why.message()};
+  // `beside`: what else to know of the reason; may be empty.
+  void Add(const analysis::AskedMethod& method, const std::string& where, const kernels::Status& why,
+           const std::string& beside) {
+    const std::string reason = why.message() + beside;
+    sentences_.push_back(where + ": without " + method.name + " (" + reason + ")");
+    if (first_.ok()) first_ = {why.code(), where + ": " + reason};
   }
   // Where nothing was measured, the first reason is the command's error.
   void Print(const std::string& trace, bool measured) const {
@@ -137,6 +142,14 @@ class LeftOut {
   std::vector<std::string> sentences_;
   kernels::Status first_;
 };
+
+// A budget that is a file's nobody can raise, which is what the method may ask for. `of_all`: the methods that were
+// asked for by themselves.
+std::string BesideBudgets(const CompareArguments& arguments, const std::vector<analysis::AskedMethod>& of_all,
+                          const analysis::AskedMethod& method) {
+  if (!HoldsBudgets(arguments.config) || std::ranges::find(of_all, method) != of_all.end()) return {};
+  return "; the budget is that of " + arguments.config + ", which rises as --compression-ratio falls";
+}
 
 // By head, in the order of `heads`, then method; those that run.
 std::vector<analysis::MethodResult> Measure(const data::TraceReader& trace, const std::vector<analysis::HeadId>& heads,
@@ -241,14 +254,14 @@ int RunCompare(CompareArguments arguments) {
   arguments.options.device = arguments.device;
   if (!arguments.device.is_gpu()) arguments.options.other_dense = TorchDecode(arguments.options.num_threads);
 
-  const std::vector<Asked> asked = AskedOf(arguments, Configured(arguments, trace), heads, of_all);
+  const std::vector<Asked> asked = AskedOf(arguments, Configured(arguments, trace, heads), heads, of_all);
   HeadNotes head_notes;
   comparison.options = arguments.options;
   comparison.options.keep_rows = !arguments.save_rows.empty();
   comparison.look = [&](const analysis::HeadTensors& head) { head_notes.Look(head, trace); };
   LeftOut left_out;
   comparison.left_out = [&](const analysis::AskedMethod& method, const std::string& where, const kernels::Status& why) {
-    left_out.Add(method, where, why);
+    left_out.Add(method, where, why, BesideBudgets(arguments, of_all, method));
   };
   std::vector<analysis::MethodResult> results = Measure(trace, heads, asked, comparison, arguments.quiet);
   for (analysis::MethodResult& result : results) result.origin = OriginOf(trace);

@@ -524,6 +524,16 @@ class Configurations(TraceCase):
                             (shares.astype(numpy.int32), "fp32 or fp64"), (numpy.asfortranarray(shares), "C order")):
             numpy.save(self.path / "wrong.npy", wrong)
             self.assertIn(said, run("compare", self.trace, "--config", self.path / "wrong.npy", "--compression-ratio", 0.5, "--budget-method", "knorm", code=3).stderr)
+        # What a method keeps in any case may be more than the file allows: raising the budget is no remedy there, but what raises it is.
+        none = self.path / "none_left.npy"
+        numpy.save(none, numpy.full_like(shares, 0.999))
+        refused = run("compare", self.trace, "--config", none, "--compression-ratio", 0.5, "--budget-method", "snap-kv", "--heads", "3:0", "--decode-rows", 2, "--repeat", 1, "--quiet",
+                      code=2).stderr
+        self.assertIn(f"lower window; the budget is that of {none}, which rises as --compression-ratio falls", refused)
+        beside = run("compare", self.trace, "--config", none, "--compression-ratio", 0.5, "--budget-method", "knorm", "--method", "snap-kv:budget=9", "--heads", "3:0", "--decode-rows", 2,
+                     "--repeat", 1, "--quiet").stderr
+        self.assertIn("without snap-kv", beside)
+        self.assertNotIn("--compression-ratio", beside, "that budget is not the file's")
         numpy.save(self.path / "wide.npy", shares.astype(numpy.float64))
         run("compare", self.trace, "--config", self.path / "wide.npy", "--compression-ratio", 0.5, "--budget-method", "knorm", "--heads", "3:*,8:4",
             "--decode-rows", 2, "--repeat", 1, "-o", out, "--force", "--quiet")

@@ -221,6 +221,21 @@ class DifferingLayers(unittest.TestCase):
             dense = next(row for row in sections[1]["rows"] if row["method"] == "decode/dense")
             self.assertEqual(dense["bytes_moved"], 4 * facts["num_kv_heads"] * (window or 700) * (facts["head_dim"] + facts["v_head_dim"]))
 
+    def test_budgets_are_asked_for_in_the_layers_of_the_chosen_heads(self):
+        budgets, out = self.path / "budgets.npy", self.path / "budgets.json"
+        info = json.loads(run("info", self.trace, "--json").stdout)
+        shares = np.full((99, info["model"]["num_layers"], 3), 0.5, np.float32)
+        shares[:, 1] = np.float32([0.2, 0.5, 0.8])
+        np.save(budgets, shares)
+        asked = ("compare", self.trace, "--config", budgets, "--compression-ratio", 0.5, "--budget-method", "knorm", "--decode-rows", 2, "--repeat", 1)
+        run(*asked, "--heads", "1:*", "-o", out, "--quiet")
+        given = [dict(one.split("=") for one in result["parameters"].split(","))["budget"] for result in json.loads(out.read_text())["results"]]
+        self.assertEqual(given, [str(round(share * info["num_tokens"])) for share in (0.8, 0.8, 0.5, 0.5, 0.2, 0.2)])
+        for heads in ("*:0", "0:0,1:0"):
+            refused = run(*asked, "--heads", heads, code=3).stderr
+            self.assertIn("layer 0 with 2; choose heads of layers with as many KV heads alone", refused)
+        self.assertIn("give LU-KV's array of budgets", run(*asked, "--heads", "0:0", code=3).stderr)
+
     def test_a_head_that_only_another_layer_has_is_named(self):
         refused = run("render", self.trace, "--head", "0:5", "-o", self.path / "none.png", code=2)
         self.assertIn("0:5", refused.stderr)
