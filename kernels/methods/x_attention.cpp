@@ -85,11 +85,15 @@ struct RowsInPlace {
   int32_t head_dim;
 };
 
+// The last of so many rows' groups may lack some.
+int32_t NumGroups(int32_t num_rows, int32_t stride) {
+  return (num_rows + stride - 1) / stride;
+}
+
 // Rows [begin, end) one behind the other, which is groups of `stride` rows each; zeros up to the last group's
 // end.
 void CopyRows(const RowsInPlace& rows, int32_t begin, int32_t end, int32_t stride, std::vector<float>* groups) {
-  const int32_t num_groups = (end - begin + stride - 1) / stride;
-  groups->resize(static_cast<size_t>(int64_t{num_groups} * stride * rows.head_dim));
+  groups->resize(static_cast<size_t>(int64_t{NumGroups(end - begin, stride)} * stride * rows.head_dim));
   for (int32_t row = begin; row < end; ++row) {
     internal::LoadRow(rows.data, rows.dtype, rows.offset + row * rows.row_stride, rows.head_dim,
                       groups->data() + int64_t{row - begin} * rows.head_dim);
@@ -112,8 +116,7 @@ bool HoldBFloat16(const RowsInPlace& rows, int32_t begin, int32_t end) {
 // CopyRows of such rows. `reversed`: a group's last row comes first.
 void CopyBFloat16(const RowsInPlace& rows, int32_t begin, int32_t end, int32_t stride, bool reversed,
                   std::vector<uint16_t>* groups) {
-  const int32_t num_groups = (end - begin + stride - 1) / stride;
-  groups->assign(static_cast<size_t>(int64_t{num_groups} * stride * rows.head_dim), 0);
+  groups->assign(static_cast<size_t>(int64_t{NumGroups(end - begin, stride)} * stride * rows.head_dim), 0);
   for (int32_t row = begin; row < end; ++row) {
     const int64_t first = rows.offset + row * rows.row_stride;
     const int32_t place = row - begin, in_group = place % stride;
@@ -198,7 +201,7 @@ class HeadSelector {
   void Weigh(int32_t row_begin, int32_t row_end) {
     weighed_begin_ = row_begin;
     weighed_end_ = row_end;
-    const int32_t num_columns = (row_end - row_begin + stride_ - 1) / stride_;
+    const int32_t num_columns = NumGroups(row_end - row_begin, stride_);
     const int32_t num_groups = LastSeen(row_begin + (num_columns - 1) * stride_) + 1;
     const int32_t num_blocks = (num_groups + block_groups_ - 1) / block_groups_;
     largest_.resize(static_cast<size_t>(num_blocks) * internal::kColumns);
@@ -244,8 +247,7 @@ class HeadSelector {
     Columns columns;
     if (by_pairs_ && HoldBFloat16(query_rows_, row_begin, row_end)) {
       CopyBFloat16(query_rows_, row_begin, row_end, stride_, /*reversed=*/true, &query_pairs_);
-      columns.pairs =
-          internal::BFloat16Keys(query_pairs_.data(), (row_end - row_begin + stride_ - 1) / stride_, width_);
+      columns.pairs = internal::BFloat16Keys(query_pairs_.data(), NumGroups(row_end - row_begin, stride_), width_);
       return columns;
     }
     const int64_t first = query_rows_.offset + row_begin * query_rows_.row_stride;
@@ -287,7 +289,7 @@ class HeadSelector {
       Weigh(rows.row_begin, std::min(rows.row_begin + kGroupsAtOnce * stride_, problem_.seq_q));
     // A block begins with a group: strides divide its rows.
     const int32_t first = (rows.row_begin - weighed_begin_) / stride_;
-    const int32_t end = (rows.row_end - weighed_begin_ + stride_ - 1) / stride_;
+    const int32_t end = NumGroups(rows.row_end - weighed_begin_, stride_);
     std::vector<float> mass(static_cast<size_t>(rows.last_position / kXBlock + 1));
     for (size_t block = 0; block < mass.size(); ++block) {
       const float* const shares = shares_.data() + static_cast<int64_t>(block) * internal::kColumns;

@@ -4,7 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
+#include <numeric>
+#include <string>
+#include <utility>
 
 #include "kept_sets.h"
 
@@ -173,6 +177,83 @@ TEST(S2Attention, ReachesThePublishedReductionsAt8192Tokens) {
     for (int32_t head = 0; head < heads; ++head) AppendKeptRanges(index.View(), 0, head, 8191, &ranges);
     for (const ColumnRange& range : ranges) kept += range.end - range.begin;
     EXPECT_NEAR(8192.0 * heads / static_cast<double>(kept), reduction, 0.005);
+  }
+}
+
+// XAttention's block sums in float64: [row block][key block] of 128, in groups of `stride`.
+std::vector<std::vector<double>> AntidiagonalMasses(const RandomProblem& data, int32_t stride) {
+  const int32_t tokens = data.shape.seq_q, dim = data.shape.head_dim, groups = (tokens + stride - 1) / stride;
+  const int32_t blocks = (tokens + 127) / 128, groups_of_block = 128 / stride;
+  std::vector<std::vector<double>> masses(static_cast<size_t>(blocks),
+                                          std::vector<double>(static_cast<size_t>(blocks)));
+  std::vector<double> scores(static_cast<size_t>(groups));
+  for (int32_t query = 0; query < groups; ++query) {
+    // A last group that lacks rows is causal as that of its last row, which is of the same group of keys.
+    for (int32_t key = 0; key <= query; ++key) {
+      double sum = 0;
+      for (int32_t i = 0; i < stride; ++i) {
+        const int32_t row = query * stride + stride - 1 - i, column = key * stride + i;
+        if (row >= tokens || column >= tokens) continue;
+        for (int32_t d = 0; d < dim; ++d)
+          sum += static_cast<double>(data.q.Get(0, 0, row, d)) * static_cast<double>(data.k.Get(0, 0, column, d));
+      }
+      scores[static_cast<size_t>(key)] = sum / stride / std::sqrt(dim);
+    }
+    const auto end = scores.begin() + query + 1;
+    const double largest = *std::max_element(scores.begin(), end);
+    const double total = std::accumulate(
+        scores.begin(), end, 0.0, [&](double before, double score) { return before + std::exp(score - largest); });
+    for (int32_t key = 0; key <= query; ++key) {
+      masses[static_cast<size_t>(query / groups_of_block)][static_cast<size_t>(key / groups_of_block)] +=
+          std::exp(scores[static_cast<size_t>(key)] - largest) / total;
+    }
+  }
+  return masses;
+}
+
+// In fp32 the same blocks as by float64, wherever fp32 can tell them apart. `far`: how unlike the blocks are, from
+// hardly to so much that few hold everything.
+TEST(XAttention, KeepsTheBlocksOfTheExactSums) {
+  std::mt19937 random(FreshSeed());
+  constexpr double kTold = 1e-4;  // of a row block's mass
+  for (const double far : {0.0, 0.7, 1.5, 4.0}) {
+    for (const auto& [stride, tokens] : {std::pair{8, 2048}, {8, 1900}, {16, 2048}, {64, 2500}}) {
+      RandomProblem data(SquareShape(tokens, 1, 1, 16), &random, 1.0f);
+      std::normal_distribution<float> normal;
+      for (int32_t token = 0; token < tokens; ++token) {
+        if (token % 128 != 0) continue;
+        const float shift = static_cast<float>(far) * normal(random);
+        for (int32_t row = token; row < std::min(token + 128, tokens); ++row)
+          data.k.Set(0, 0, row, 3, data.k.Get(0, 0, row, 3) + shift);
+      }
+      for (int32_t row = 0; row < tokens; ++row) data.q.Set(0, 0, row, 3, data.q.Get(0, 0, row, 3) + 4.0f);
+      const std::vector<std::vector<double>> masses = AntidiagonalMasses(data, stride);
+      for (const double tau : {0.5, 0.9, 0.99}) {
+        const std::string parameters = "tau=" + std::to_string(tau) + ",stride=" + std::to_string(stride);
+        const Mask mask = MaskOf(Select("x-attention", parameters, data.View()));
+        for (size_t block = 0; block < masses.size(); ++block) {
+          const size_t last = std::min(128 * block + 128, mask.size()) - 1, num = block + 1;
+          std::vector<size_t> ranking(num);
+          std::iota(ranking.begin(), ranking.end(), size_t{0});
+          std::ranges::stable_sort(ranking, std::greater(), [&](size_t key) { return masses[block][key]; });
+          const double total = std::accumulate(masses[block].begin(), masses[block].end(), 0.0);
+          double before = 0;
+          size_t count = 0;
+          bool is_told = true;
+          for (; count < num && before < tau * total; ++count) {
+            before += masses[block][ranking[count]];
+            is_told &= std::abs(before - tau * total) > kTold * total;
+          }
+          if (count < num) is_told &= masses[block][ranking[count - 1]] - masses[block][ranking[count]] > kTold * total;
+          if (!is_told) continue;
+          for (size_t rank = 0; rank < num; ++rank) {
+            ASSERT_EQ(mask[last][128 * ranking[rank]], rank < count)
+                << parameters << ", " << tokens << " tokens, far " << far << ": row block " << block << ", key block "
+                << ranking[rank];
+          }
+        }
+      }
+    }
   }
 }
 
