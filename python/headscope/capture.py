@@ -51,9 +51,10 @@ def _refuse_utf_16(path, stored):
 def _prompt(options):
     """The text and where it came from."""
     if options.text is not None:
-        text, where = options.text, "the prompt"
+        text = options.text
+        if not text:
+            raise UsageError("the prompt is empty; give at least one character")
     else:
-        where = f"the prompt {options.prompt}"
         try:
             stored = pathlib.Path(options.prompt).read_bytes()
             _refuse_utf_16(options.prompt, stored)
@@ -62,8 +63,8 @@ def _prompt(options):
             raise UsageError(f"prompt {options.prompt}: {error.strerror}; name a file that can be read") from None
         except UnicodeDecodeError as error:
             raise BadInputError(f"{options.prompt}: is not UTF-8 at byte {error.start}; convert it, as iconv -f LATIN1 -t UTF-8 does") from None
-    if not text:
-        raise UsageError(f"{where} is empty; give at least one character")
+        if not text:
+            raise BadInputError(f"{options.prompt}: is empty; give at least one character")
     return text, "text" if options.text is not None else f"prompt {pathlib.Path(options.prompt).name}"
 
 
@@ -112,7 +113,17 @@ def _device(torch, name):
     return device
 
 
+def _refuse_adapter(folder):
+    """transformers would follow it to a model of another place, or ignore it, as its installation is."""
+    if (pathlib.Path(folder) / "adapter_config.json").exists():
+        raise BadInputError(
+            f"{folder}: adapter_config.json: is of an adapter such as LoRA; merge it into its model with peft (merge_and_unload, then save_pretrained) and name the folder of that, "
+            "load both by hand and use headscope.record, or, where the weights have it already, take that file out of the folder"
+        )
+
+
 def _load(options, torch, transformers, device):
+    _refuse_adapter(options.model)
     dtype = {"auto": "auto", "fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[options.dtype]
     # A checkpoint's own code is not run, and nobody is asked on the terminal whether it may be: record() takes a model that was loaded by hand.
     own_code = {"trust_remote_code": False}
@@ -164,6 +175,8 @@ def capture(options):
     else:
         ids = (tokenizer(text, return_tensors="pt").input_ids if options.chat is None else _chat_ids(tokenizer, options)).to(device)
     length = ids.shape[1]
+    if length == 0:
+        raise UsageError("the prompt has no token by the model's tokenizer; give another text")
     limit = getattr(model.config.get_text_config(decoder=True), "max_position_embeddings", None)
     if limit and length + options.decode > limit:
         raise UsageError(f"the prompt has {length} tokens and decoding adds {options.decode}, but the model has {limit} positions; use a shorter prompt or decode fewer tokens")

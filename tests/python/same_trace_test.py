@@ -446,6 +446,14 @@ class CommandLine(cases.FolderCase):
         self.refused(3, MODEL, "--text", "a", "-o", output, "--attention", "none-such", words=("none-such", "or leave out --attention none-such"))
         self.refused(2, MODEL, "--text", "", "-o", output, words=("prompt", "empty"))
         self.refused(2, MODEL, "--prompt", self.folder / "none.txt", "-o", output, words=("none.txt",))
+        (self.folder / "empty.txt").write_bytes(b"\xef\xbb\xbf")
+        self.refused(3, MODEL, "--prompt", self.folder / "empty.txt", "-o", output, words=("empty.txt: is empty",))
+        adapted = self.folder / "adapted"
+        adapted.mkdir()
+        for file in MODEL.glob("*.json"):
+            shutil.copy(file, adapted)
+        (adapted / "adapter_config.json").write_text('{"peft_type": "LORA", "base_model_name_or_path": "elsewhere"}')
+        self.refused(3, adapted, "--text", "a", "-o", output, words=("adapter_config.json", "merge it"))
         (self.folder / "latin.txt").write_bytes(b"caf\xe9")
         self.refused(3, MODEL, "--prompt", self.folder / "latin.txt", "-o", output, words=("UTF-8", "byte 3"))
         for encoding, words in (("utf-16", ("byte order mark of UTF-16", "iconv -f UTF-16 ")), ("utf-16-le", ("NUL at byte 1", "iconv -f UTF-16LE ")), ("utf-16-be", ("NUL at byte 0", "UTF-16BE"))):
