@@ -90,7 +90,10 @@ Prompt ReadPrompt(const CaptureRequest& request, const model::Tokenizer* tokeniz
                   "give it in a locale of UTF-8, or as a file");
   }
   try {
-    return {tokenizer->Encode(text, /*add_special_tokens=*/true, config.max_positions), source, "", {}};
+    Prompt prompt = {tokenizer->Encode(text, /*add_special_tokens=*/true, config.max_positions), source, "", {}};
+    if (prompt.tokens.empty())
+      throw BadInputError({.problem = "has no token by the model's tokenizer", .remedy = "give another text"});
+    return prompt;
   } catch (const model::TooManyTokens& too_many) {
     RefuseLongPrompt(request, "at least " + std::to_string(too_many.at_least), config);
   } catch (BadInputError& error) {

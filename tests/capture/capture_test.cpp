@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "base/device.h"
 #include "base/errors.h"
@@ -188,6 +189,26 @@ TEST(Capture, AFolderOfWeightsThatAreNotReadIsToldSo) {
   folder.Write("model/model-q4.gguf", "GGUF");
   EXPECT_THAT([&] { Capture(request, {}, {}); },
               ::testing::ThrowsMessage<BadInputError>(::testing::HasSubstr("model-q4.gguf: is GGUF")));
+}
+
+// White space alone, where the tokenizer strips it and puts no token before a text: a number of the file's was told.
+TEST(Capture, ATextWithoutTokensIsRefused) {
+  const TemporaryFolder folder;
+  CaptureRequest request = Request(folder);
+  request.model_dir = folder.File("model");
+  std::filesystem::copy(ReferenceModel(), request.model_dir, std::filesystem::copy_options::recursive);
+  nlohmann::json tokenizer = nlohmann::json::parse(ReadWholeFile(request.model_dir + "/tokenizer.json"));
+  tokenizer["normalizer"] = {{"type", "Strip"}, {"strip_left", true}, {"strip_right", true}};
+  tokenizer["post_processor"] = nullptr;
+  folder.Write("model/tokenizer.json", tokenizer.dump());
+  for (const int64_t decode_tokens : {0, 2}) {
+    request.text = "  \n ";
+    request.decode_tokens = decode_tokens;
+    const auto refused = ::testing::ThrowsMessage<BadInputError>(::testing::HasSubstr("has no token"));
+    EXPECT_THAT([&] { PlanCapture(request); }, refused);
+    EXPECT_THAT([&] { Capture(request, {}, {}); }, refused);
+  }
+  EXPECT_FALSE(std::filesystem::exists(request.output_path));
 }
 
 // Requests a stop in a layer of the second pass.
