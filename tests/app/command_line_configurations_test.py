@@ -539,6 +539,19 @@ class Configurations(TraceCase):
             "--decode-rows", 2, "--repeat", 1, "-o", out, "--force", "--quiet")
         self.assertEqual([result["parameters"] for result in json.loads(out.read_text())["results"]], [result["parameters"] for result in results])
 
+    def test_what_a_layers_heads_share_is_said_where_some_are_missing(self):
+        out = self.path / "shared.json"
+        methods = [argument for values in ("snap-kv:allocation=ada", "h2o:allocation=kvpress", "snap-kv") for argument in ("--method", values)]
+        said = ("one by itself has an even share", "one by itself has an even share", None)
+        for measure in ("head", "layer"):
+            run("compare", SHIPPED, *methods, "--heads", "3:0", "--measure", measure, "--decode-rows", 2, "--repeat", 1, "-o", out, "--force", "--quiet")
+            notes = [result["note"] for result in json.loads(out.read_text())["results"]]
+            for note, sentence in zip(notes, said, strict=True):
+                if sentence is not None and measure == "head":
+                    self.assertIn(sentence, note)
+                else:
+                    self.assertNotIn("one by itself", note)
+
     def test_a_run_that_was_stopped_goes_on(self):
         out = self.path / "resumed.json"
         command = [HEADSCOPE, "tune", SHIPPED, "--method", "vertical-slash", "--target", "cra-p5=0.95", "-o", str(out), "--resume"]
