@@ -171,7 +171,8 @@ class H2oPolicy final : public DecodePolicy {
       const float* const lse = internal::PromptHead{prompt, sequence, kv_head}.Lse(qo_head);
       sums.columns.clear();
       if (split > 0) {
-        std::vector<float>& first = first_rows_.columns[static_cast<size_t>(sequence * cache.num_qo_heads + qo_head)];
+        std::vector<float>& first =
+            first_rows_.columns[static_cast<size_t>(int64_t{sequence} * cache.num_qo_heads + qo_head)];
         if (!known) {
           probe.AddColumns(keys, sequence, qo_head, 0, split, lse, &sums);
           // Keys behind the last of the rows have nothing of them.
