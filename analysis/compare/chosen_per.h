@@ -23,11 +23,17 @@ inline std::string NoteOfUsed(const kernels::DecodeMethod& method, const kernels
   return used.empty() ? used : method.spec().name + " ran with " + used;
 }
 
-// MethodResult::note of a method that shares a layer's budget out between its KV heads, where some of them are not
+// MethodResult::note of a method by which the heads of a layer share a budget or a choice, where some of them are not
 // here; else empty.
-inline std::string NoteOfLayerBudget(const kernels::DecodeMethod& method, const kernels::ParameterValues& values,
-                                     const MeasuredHeads& heads) {
-  if (!method.SharesLayerBudget(values) || heads.num_qo_heads == heads.heads_of_layer) return {};
+inline std::string NoteOfMissingHeads(const kernels::DecodeMethod& method, const kernels::ParameterValues& values,
+                                      const MeasuredHeads& heads) {
+  if (heads.num_qo_heads == heads.heads_of_layer) return {};
+  if (method.ChoosesForLayer(values)) {
+    return method.spec().name + " makes one choice for all heads of a layer: " +
+           (heads.num_qo_heads == 1 ? "one by itself has its own"
+                                    : "those that were measured made theirs by themselves");
+  }
+  if (!method.SharesLayerBudget(values)) return {};
   return method.spec().name + " shares a layer's budget out between its KV heads: " +
          (heads.num_kv_heads == 1 ? "one by itself has an even share"
                                   : "those that were measured shared what an even share of theirs is");

@@ -179,7 +179,7 @@ void DecodeComparison::Finish(const CheckedMethod& asked, const std::vector<Roun
   if (result->speedup > kBytesTolerance * result->bytes_allow)
     AddNote(asked.spec().name + FasterThanItsBytes(*result), result);
   AddNote(NoteOfUsed(*asked.method.decode, asked.values, steps_.Problem(device_->Problem(), 0)), result);
-  AddNote(NoteOfLayerBudget(*asked.method.decode, asked.values, *measured_), result);
+  AddNote(NoteOfMissingHeads(*asked.method.decode, asked.values, *measured_), result);
   AddNote(NoteOfValueNorms(*asked.method.decode, asked.values, *measured_), result);
 }
 

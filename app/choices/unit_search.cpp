@@ -257,9 +257,13 @@ class UnitSearch {
 }  // namespace
 
 std::string NoteOfMethod(const Tuning& tuning, const MethodChoice& method) {
-  if (method.decode == nullptr || !method.decode->SharesLayerBudget(method.values)) return {};
-  return method.name + " shares a layer's budget out between its KV heads, and " +
-         (tuning.in_group ? "the group of a head" : "a head by itself") + " was searched with an even share of it";
+  if (method.decode == nullptr) return {};
+  const std::string searched = tuning.in_group ? "the group of a head" : "a head by itself";
+  if (method.decode->ChoosesForLayer(method.values))
+    return method.name + " makes one choice for all heads of a layer, and " + searched + " was searched with its own";
+  if (!method.decode->SharesLayerBudget(method.values)) return {};
+  return method.name + " shares a layer's budget out between its KV heads, and " + searched +
+         " was searched with an even share of it";
 }
 
 void CheckGroup(const Tuning& tuning) {

@@ -153,6 +153,7 @@ class TovaMethod final : public DecodeMethod {
   TovaMethod() : spec_(TovaSpec()) {}
   const MethodSpec& spec() const override { return spec_; }
   int32_t PromptRows(const ParameterValues&) const override { return 1; }
+  bool ChoosesForLayer(const ParameterValues&) const override { return true; }
   PromptInputs Inputs(const ParameterValues& values) const override {
     return {.value_norms = internal::AsksForValueNorms(values)};
   }

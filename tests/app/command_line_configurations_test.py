@@ -541,8 +541,8 @@ class Configurations(TraceCase):
 
     def test_what_a_layers_heads_share_is_said_where_some_are_missing(self):
         out = self.path / "shared.json"
-        methods = [argument for values in ("snap-kv:allocation=ada", "h2o:allocation=kvpress", "snap-kv") for argument in ("--method", values)]
-        said = ("one by itself has an even share", "one by itself has an even share", None)
+        methods = [argument for values in ("snap-kv:allocation=ada", "h2o:allocation=kvpress", "snap-kv", "tova") for argument in ("--method", values)]
+        said = ("one by itself has an even share", "one by itself has an even share", None, "one by itself has its own")
         for measure in ("head", "layer"):
             run("compare", SHIPPED, *methods, "--heads", "3:0", "--measure", measure, "--decode-rows", 2, "--repeat", 1, "-o", out, "--force", "--quiet")
             notes = [result["note"] for result in json.loads(out.read_text())["results"]]

@@ -197,6 +197,23 @@ TEST_F(TunedHeadsTest, BudgetsThatALayerSharesAreSaidToBeSearchedEvenly) {
   }
 }
 
+// Nor is a choice that all heads of a layer make together.
+TEST_F(TunedHeadsTest, AChoiceOfALayerIsSaidToBeOneOfAHead) {
+  ui::TuneSettings settings;
+  settings.target = {"cra-mean", 0.6};
+  settings.methods = {MethodOf("tova")};
+  for (const bool in_group : {false, true}) {
+    settings.in_group = in_group;
+    const std::string sentence = std::string("tova makes one choice for all heads of a layer, and ") +
+                                 (in_group ? "the group of a head" : "a head by itself") + " was searched with its own";
+    const std::vector<ui::TunedSetting> tuned = Tune(settings);
+    EXPECT_THAT(tuned, SizeIs(8));
+    for (const ui::TunedSetting& setting : tuned) EXPECT_EQ(setting.note, sentence);
+    CommandsFile(std::string("--method tova --target cra-mean=0.6") + (in_group ? " --group" : ""));
+    EXPECT_THAT(said_, HasSubstr(sentence));
+  }
+}
+
 // The layers above take TidalDecode's tokens of layer 1, which is not recorded: the other method is theirs.
 TEST_F(TunedHeadsTest, AMethodThatRefusesAHeadIsPassedOverAlike) {
   ui::TuneSettings settings;

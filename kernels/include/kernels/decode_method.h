@@ -76,6 +76,9 @@ class DecodeMethod {
   // Whether with these values the KV heads of a layer share one budget, so that what one of them keeps depends on what
   // the others would: a head without them has an even share.
   virtual bool SharesLayerBudget(const ParameterValues& /*values*/) const { return false; }
+  // Whether with these values all heads of a layer keep what they choose together: one without the others chooses for
+  // itself.
+  virtual bool ChoosesForLayer(const ParameterValues& /*values*/) const { return false; }
 
   // The lower layers whose selection of the same step the method takes in a model's `layer` (DecodeStep::lower_layers).
   virtual std::vector<int32_t> LowerLayers(const ParameterValues& /*values*/, int32_t /*layer*/) const { return {}; }
