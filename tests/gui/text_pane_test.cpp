@@ -71,6 +71,8 @@ TEST_F(TextPaneTest, ShowsWhatTheQueryReadsTheChosenKeyAndTheAnswer) {
   WriteSmallTrace(answered.toStdString(), 0, {}, /*answered=*/true);
   ASSERT_NO_FATAL_FAILURE(Open({0, 0}));  // looks at the first token
   window_->OpenPath(answered);
+  // The trace before has as many queries, and its last one would do as well.
+  ASSERT_TRUE(WaitFor([&] { return !window_->store()->trace().expected_answer.empty(); }));
   Raise("textDock");
   auto* text = Find<ui::TokenView>("tokenView");
   const auto* title = Find<QLabel>("textTitle");
