@@ -45,6 +45,17 @@ Context LimitsFor(size_t length) {
   return context;
 }
 
+// Whether a pattern asks for the class of a character, other than white space, which no later character is: letters
+// that it lists by themselves must not be met by stand-ins.
+bool HasClasses(std::string_view pattern) {
+  for (size_t at = pattern.find('\\'); at != std::string_view::npos; at = pattern.find('\\', at + 2)) {
+    const std::string_view escaped = pattern.substr(at + 1);
+    if ((escaped.starts_with('p') || escaped.starts_with('P')) && !escaped.substr(1).starts_with("{White_Space}"))
+      return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 void Splitter::Free::operator()(void* code) const {
@@ -56,7 +67,7 @@ Splitter::Splitter(const std::string& pattern, Pattern kind) : kind_(kind) {
     literal_ = pattern;
     return;
   }
-  has_classes_ = kind == Pattern::kCharacters && pattern.find("\\p") != std::string::npos;
+  has_classes_ = kind == Pattern::kCharacters && HasClasses(pattern);
   int error = 0;
   PCRE2_SIZE at = 0;
   const uint32_t options = kind == Pattern::kCharacters ? PCRE2_UTF | PCRE2_UCP : 0;

@@ -89,6 +89,14 @@ def trained(prose, steps, normalizer=None, ignore_merges=False):
     return tokenizer
 
 
+def with_double_space(tokenizer):
+    """The same with a token of two spaces, by which one sees whether a split kept them apart."""
+    spec = json.loads(tokenizer.to_str())
+    spec["model"]["vocab"]["\u0120\u0120"] = len(spec["model"]["vocab"])
+    spec["model"]["merges"].append(["\u0120", "\u0120"])
+    return Tokenizer.from_str(json.dumps(spec))
+
+
 def trained_across(steps):
     """The same, of merges that reach over the cuts of these steps: learnt without them, from a text in which characters of every kind stand side by side."""
     characters = list("0129abcXYZ '.\u00e9\u4e2d\u0301\u0661\u00b2\u00bd\uff9e\u30ab\uac00\u3099\U0001f600")
@@ -281,10 +289,10 @@ def among_letters(seed, texts):
 def later_texts(seed, count):
     """Texts of characters that a host's own tables may not know."""
     rng = random.Random(1000 + seed)
-    later = [chr(code) for first, last, _ in later_characters.ranges_in(LATER) for code in range(first, last + 1)]
+    ranges = [(first, last) for first, last, _ in later_characters.ranges_in(LATER)]  # most of their characters are of few of them
     now = ["\U0001fae8", "\U0001fa77", "\U0001fadc", *list("aZ1 .'\u00e9\u4e2d\n"), "  "]
     for _ in range(count):
-        yield "".join(rng.choice(later if rng.random() < 0.4 else now) for _ in range(rng.randrange(1, 30)))
+        yield "".join(chr(rng.randint(*rng.choice(ranges))) if rng.random() < 0.4 else rng.choice(now) for _ in range(rng.randrange(1, 30)))
 
 
 def variants(model_dir, prose):
@@ -310,7 +318,7 @@ def variants(model_dir, prose):
         "o200k_removed": with_added(trained(prose, [split(O200K, "removed", True), byte_level()])),
         "kimi": trained(prose, [split(KIMI), byte_level()], ignore_merges=True),
         "deepseek": trained(prose, [split(r"\p{N}{1,3}"), split("[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+"), split(DEEPSEEK), byte_level()]),
-        "deepseek_v2": trained(prose, [*map(split, DEEPSEEK_V2), digits(individual_digits=True), byte_level()]),
+        "deepseek_v2": with_double_space(trained(prose, [*map(split, DEEPSEEK_V2), digits(individual_digits=True), byte_level()])),
         "deepseek_coder": trained(prose, [*map(split, DEEPSEEK_CODER), digits(individual_digits=True), byte_level()]),
         "bloom": trained(prose, [split(BLOOM), byte_level()]),
         "falcon": trained(prose, [pre_tokenizers.Punctuation("contiguous"), digits(individual_digits=False), split(FALCON), byte_level(regex=True)]),
