@@ -115,11 +115,16 @@ def _device(torch, name):
 
 def _refuse_adapter(folder):
     """transformers would follow it to a model of another place, or ignore it, as its installation is."""
-    if (pathlib.Path(folder) / "adapter_config.json").exists():
-        raise BadInputError(
-            f"{folder}: adapter_config.json: is of an adapter such as LoRA; merge it into its model with peft (merge_and_unload, then save_pretrained) and name the folder of that, "
-            "load both by hand and use headscope.record, or, where the weights have it already, take that file out of the folder"
-        )
+    folder = pathlib.Path(folder)
+    if not (folder / "adapter_config.json").exists():
+        return
+    merge = "merge it into its model with peft (merge_and_unload, then save_pretrained) and name the folder of that, or load both by hand and use headscope.record"
+    if not (folder / "config.json").exists():
+        raise BadInputError(f"{folder}: adapter_config.json: is of an adapter such as LoRA, not of a model; {merge}")
+    raise BadInputError(
+        f"{folder}: adapter_config.json: says that an adapter such as LoRA belongs to the model, which is not recorded so; {merge}; where the weights have it already, "
+        "take that file out of the folder"
+    )
 
 
 def _load(options, torch, transformers, device):
@@ -150,6 +155,11 @@ def _tokenizer(options, transformers, own_code):
         return None
 
 
+def _one_line(sentence):
+    """As the program shows what stands in a name and would move the terminal's cursor."""
+    return "".join(character if character.isprintable() else character.encode("unicode_escape").decode() for character in sentence)
+
+
 def capture(options):
     """Runs one capture. Returns the exit code."""
     if options.decode < 0 or options.chunk < 0:
@@ -176,7 +186,7 @@ def capture(options):
         ids = (tokenizer(text, return_tensors="pt").input_ids if options.chat is None else _chat_ids(tokenizer, options)).to(device)
     length = ids.shape[1]
     if length == 0:
-        raise UsageError("the prompt has no token by the model's tokenizer; give another text")
+        raise BadInputError(f"{options.prompt or options.chat or 'the prompt'}: has no token by the model's tokenizer; give another text")
     limit = getattr(model.config.get_text_config(decoder=True), "max_position_embeddings", None)
     if limit and length + options.decode > limit:
         raise UsageError(f"the prompt has {length} tokens and decoding adds {options.decode}, but the model has {limit} positions; use a shorter prompt or decode fewer tokens")
@@ -221,7 +231,7 @@ def main(arguments=None):
     try:
         return capture(options)
     except HeadscopeError as error:
-        print(f"headscope: {error}", file=sys.stderr)
+        print(f"headscope: {_one_line(str(error))}", file=sys.stderr)
         return error.exit_code
     except MemoryError:
         print("headscope: the memory is used up; close other programs, or record fewer heads or tokens", file=sys.stderr)

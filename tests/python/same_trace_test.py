@@ -453,7 +453,21 @@ class CommandLine(cases.FolderCase):
         for file in MODEL.glob("*.json"):
             shutil.copy(file, adapted)
         (adapted / "adapter_config.json").write_text('{"peft_type": "LORA", "base_model_name_or_path": "elsewhere"}')
-        self.refused(3, adapted, "--text", "a", "-o", output, words=("adapter_config.json", "merge it"))
+        self.refused(3, adapted, "--text", "a", "-o", output, words=("adapter_config.json", "merge it", "take that file out"))
+        alone = self.folder / "ad\napt"
+        alone.mkdir()
+        shutil.copy(adapted / "adapter_config.json", alone)
+        self.refused(3, alone, "--text", "a", "-o", output, words=("ad\\napt: adapter_config.json", "not of a model"))
+        stripping = self.folder / "stripping"
+        shutil.copytree(MODEL, stripping)
+        tokenizer = json.loads((stripping / "tokenizer.json").read_text())
+        tokenizer["normalizer"], tokenizer["post_processor"] = {"type": "Strip", "strip_left": True, "strip_right": True}, None
+        (stripping / "tokenizer.json").write_text(json.dumps(tokenizer))
+        (self.folder / "white.txt").write_text("  \n ")
+        for prompt, name in ((("--text", "  \n "), "the prompt"), (("--prompt", self.folder / "white.txt"), "white.txt")):
+            self.refused(3, stripping, *prompt, "-o", output, words=(f"{name}: has no token",))
+            said = run("capture", stripping, *prompt, "-o", output, code=3).stderr
+            self.assertIn(f"{name}: has no token", said)
         (self.folder / "latin.txt").write_bytes(b"caf\xe9")
         self.refused(3, MODEL, "--prompt", self.folder / "latin.txt", "-o", output, words=("UTF-8", "byte 3"))
         for encoding, words in (("utf-16", ("byte order mark of UTF-16", "iconv -f UTF-16 ")), ("utf-16-le", ("NUL at byte 1", "iconv -f UTF-16LE ")), ("utf-16-be", ("NUL at byte 0", "UTF-16BE"))):
