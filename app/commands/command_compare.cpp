@@ -261,7 +261,9 @@ int RunCompare(CompareArguments arguments) {
   comparison.look = [&](const analysis::HeadTensors& head) { head_notes.Look(head, trace); };
   LeftOut left_out;
   comparison.left_out = [&](const analysis::AskedMethod& method, const std::string& where, const kernels::Status& why) {
-    left_out.Add(method, where, why, BesideBudgets(arguments, of_all, method));
+    // An input that the trace lacks is missing at any budget.
+    const bool may_be_the_budget = why.code() == kernels::StatusCode::kInvalidArgument;
+    left_out.Add(method, where, why, may_be_the_budget ? BesideBudgets(arguments, of_all, method) : "");
   };
   std::vector<analysis::MethodResult> results = Measure(trace, heads, asked, comparison, arguments.quiet);
   for (analysis::MethodResult& result : results) result.origin = OriginOf(trace);
