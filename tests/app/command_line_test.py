@@ -54,7 +54,7 @@ class Results(TraceCase):
         before = self.names()
         shown = run(*command, "--dry-run").stdout
         self.assertNotIn("devices", shown)
-        self.assertRegex(run(*command, "--dry-run", "--device", "auto").stdout, r"\n  devices    layers 0-9 on (cpu|cuda:\d+)\n")
+        self.assertRegex(run(*command, "--dry-run", "--device", "auto").stdout, r"\n  devices    layers 0-2 on (cpu|cuda:\d+)\n")
         self.assertEqual(self.names(), before)
         for line in ("layers     0,2\n", "heads      2-3 (KV 1)\n", "rows       0:4,6:8\n", "values     fp32\n", "q, k, v, lse, pre-rope\n", "6 query rows", "memory     about ", "time       about "):
             self.assertIn(line, shown)
