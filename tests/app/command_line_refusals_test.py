@@ -8,6 +8,7 @@ import os
 import pathlib
 import re
 import resource
+import shutil
 import subprocess
 
 import numpy
@@ -244,14 +245,13 @@ class Refusals(TraceCase):
 
     def test_a_tokenizer_with_more_tokens_than_the_model_is_three(self):
         model = self.path / "small_vocabulary"
-        model.mkdir()
+        shutil.copytree(MODEL, model)
         tokenizer = json.loads((DATA / "reference_model" / "tokenizer.json").read_text())
         tokenizer["added_tokens"].append({"id": 4100, "content": "<|extra|>", "special": True, "single_word": False, "lstrip": False,
                                           "rstrip": False, "normalized": False})
         (model / "tokenizer.json").write_text(json.dumps(tokenizer))
-        (model / "config.json").write_text((DATA / "reference_model" / "config.json").read_text())
         for command in (("capture", model, "--text", "a <|extra|> b", "-o", self.path / "none.h5"), ("eval", model)):
-            said = run(*command, code=3).stderr  # no weights are there: they were not looked for
+            said = run(*command, code=3).stderr
             self.assertIn("tokenizer.json", said)
             self.assertIn("<|extra|>", said)
 
