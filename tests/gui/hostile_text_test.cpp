@@ -87,7 +87,6 @@ TEST_F(HostileTextTest, ErrorsOfAFileThatIsNone) {
   ExpectPlain();
 }
 
-// The file of runs beside a trace is as untrusted as the trace.
 TEST_F(HostileTextTest, ALongNameOfAFileDoesNotWidenTheWindow) {
   const QString name = QString(120, u'n') + QStringLiteral(".h5"), path = File(name);
   ASSERT_TRUE(QFile::copy(trace_path(), path));
@@ -97,9 +96,12 @@ TEST_F(HostileTextTest, ALongNameOfAFileDoesNotWidenTheWindow) {
   constexpr int kSmallScreen = 800;
   EXPECT_LE(window_->minimumSizeHint().width(), kSmallScreen);
   auto* notice = Find<QLabel>("noticeText");
-  window_->OpenPath(File(QString(180, u'x') + QStringLiteral(".h5")));
+  const QString missing = File((QString(60, u'y') + u'/').repeated(3) + QString(180, u'x') + QStringLiteral(".h5"));
+  window_->OpenPath(missing);
   ASSERT_TRUE(WaitFor([&] { return notice->isVisible(); }));
   EXPECT_LE(window_->minimumSizeHint().width(), kSmallScreen) << "said in a notice";
+  EXPECT_TRUE(notice->text().contains(missing)) << "as it is copied: " << notice->text().toStdString();
+  EXPECT_GT(notice->heightForWidth(600), 3 * notice->fontMetrics().height()) << "lines break behind slashes";
   ui::ProgressReport report;
   report.stage = "Exporting " + name.toStdString();
   auto* progress = Find<ui::ProgressStrip>("progressStrip");
@@ -117,6 +119,7 @@ TEST_F(HostileTextTest, ALongNameOfAFileDoesNotWidenTheWindow) {
   EXPECT_TRUE(WaitFor([&] { return window_->width() == kSmallScreen; }));
 }
 
+// The file of runs beside a trace is as untrusted as the trace.
 TEST_F(HostileTextTest, RunsThatAFileSays) {
   OpenWindow(trace_path());
   ASSERT_TRUE(WaitForCanvas());

@@ -88,6 +88,22 @@ TEST(FuzzyMatch, FindsTheBestOfAllPlacements) {
   }
 }
 
+// Characters beyond 16 bits, which are pairs, at each of the places where the text is cut.
+TEST(ShownText, AShortNameIsMadeOfWholeCharacters) {
+  const QString pair = QString::fromUcs4(U"\U0001F9E0");
+  ASSERT_EQ(pair.size(), 2);
+  EXPECT_EQ(ShownShort(QString(41, u'a')), QString(19, u'a') + QChar(0x2026) + QString(20, u'a'));
+  for (int before = 0; before < 60; ++before) {
+    const QString text = QString(before, u'a') + pair.repeated(3) + QString(60 - before, u'b'),
+                  shown = ShownShort(text);
+    EXPECT_TRUE(shown.isValidUtf16()) << before << ": " << shown.toStdString();
+    EXPECT_LE(shown.size(), 40);
+    EXPECT_GE(shown.size(), 38);
+    EXPECT_TRUE(text.startsWith(shown.section(QChar(0x2026), 0, 0)));
+    EXPECT_TRUE(text.endsWith(shown.section(QChar(0x2026), 1)));
+  }
+}
+
 TEST(HeadFilter, LayersHeadsClassesAndNumbersMustAllHold) {
   analysis::HeadStatistics statistics;
   statistics.row_means = {{"kurtosis", 2.5}};

@@ -9,27 +9,14 @@
 #include "shown_text.h"
 
 namespace headscope::ui {
-namespace {
-
-// A label's lines break between words, and a path is one: the label, and so the window, would be as wide as the
-// longest.
-QString WithBreaks(const QString& text) {
-  constexpr qsizetype kLongest = 80, kPart = 40;
-  QStringList words = text.split(u' ');
-  for (QString& word : words) {
-    if (word.size() <= kLongest) continue;
-    for (qsizetype at = kPart; at < word.size(); at += kPart + 1) word.insert(at, QChar(0x200B));
-  }
-  return words.join(u' ');
-}
-
-}  // namespace
-
 NoticeBar::NoticeBar(QWidget* parent) : QFrame(parent), label_(new QLabel(this)), action_(new QPushButton(this)) {
   setObjectName(QStringLiteral("notice"));
   setAutoFillBackground(true);
   label_->setObjectName(QStringLiteral("noticeText"));
   label_->setWordWrap(true);
+  // Lines break between words and behind the slashes of a path. A name that is still too long is cut, and copied whole:
+  // it must not widen the window.
+  label_->setMinimumWidth(1);
   label_->setTextFormat(Qt::PlainText);  // sentences name files and tokens, which must not be read as markup
   label_->setTextInteractionFlags(Qt::TextSelectableByMouse);
   action_->setObjectName(QStringLiteral("noticeAction"));
@@ -98,7 +85,7 @@ void NoticeBar::TakeOffer() {
 void NoticeBar::Show(const QString& sentence, Kind kind) {
   constexpr int kShownMs = 6000;
   shown_ = kind;
-  label_->setText(WithBreaks(Shown(sentence)));
+  label_->setText(Shown(sentence));
   action_->setVisible(kind == Kind::kOffer);
   if (kind == Kind::kOffer) action_->setText(offer_->button);
   QPalette colors = palette();

@@ -24,7 +24,11 @@ inline QString ShownShort(const QString& text) {
   constexpr qsizetype kMost = 40;
   const QString shown = Shown(text);
   if (shown.size() <= kMost) return shown;
-  return shown.left(kMost / 2 - 1) + QChar(0x2026) + shown.right(kMost / 2);
+  qsizetype before = kMost / 2 - 1, after = kMost / 2;
+  // Half of a pair is no character.
+  if (shown[before - 1].isHighSurrogate()) --before;
+  if (shown[shown.size() - after].isLowSurrogate()) --after;
+  return shown.left(before) + QChar(0x2026) + shown.right(after);
 }
 
 // "16,384", in whatever language the system is.
