@@ -7,6 +7,7 @@
 #include <QJsonArray>
 #include <QLabel>
 #include <QTableView>
+#include <QUndoStack>
 #include <cmath>
 
 #include "head_table.h"
@@ -173,6 +174,32 @@ TEST_F(CompareTracesTest, AHeadThatTheOtherTraceLacksIsSaidToBeMissing) {
   window_->commands()[Command::kMapDifference]->trigger();
   ASSERT_TRUE(WaitFor([&] { return BothSettled(); }));
   ASSERT_EQ(window_->canvas()->ComparisonLines().size(), 3);
+}
+
+// The command forbids it, and so does the way back.
+TEST_F(CompareTracesTest, ASwapIsNotTakenBackWhileTheSecondMapShowsAnotherTrace) {
+  Open({1, 2});
+  ASSERT_TRUE(WaitForStatistics());
+  window_->commands()[Command::kSplit]->trigger();
+  ASSERT_TRUE(WaitFor([&] { return BothSettled(); }));
+  window_->store()->Select({1, 1});
+  ASSERT_TRUE(WaitFor([&] { return BothSettled(); }));
+  QUndoStack* const steps = window_->state()->parameters.stack();
+  window_->commands()[Command::kExchangeMaps]->trigger();
+  ASSERT_TRUE(WaitFor([&] { return BothSettled(); }));
+  ASSERT_EQ(canvas_->head(), (HeadId{1, 2}));
+  const QString swap = steps->undoText();
+  const int before = steps->index() - 1;
+  CompareWith(another());
+  while (steps->index() > before + 1) window_->commands()[Command::kUndo]->trigger();
+  ASSERT_EQ(steps->undoText(), swap);
+  ASSERT_TRUE(window_->store()->HasOther());
+  window_->commands()[Command::kUndo]->trigger();
+  ASSERT_TRUE(WaitFor([&] { return BothSettled(); }));
+  EXPECT_EQ(canvas_->head(), (HeadId{1, 2}));
+  EXPECT_EQ(steps->index(), before);
+  EXPECT_TRUE(Find<QLabel>("noticeText")->text().contains(QStringLiteral("not swapped back")));
+  EXPECT_NE(steps->redoText(), swap) << "without the way back there is none forth";
 }
 
 // What a person hovers for, not a list of all that is known.

@@ -2,6 +2,8 @@
 // A trace that is still being written, by this test in the place of another program's capture.
 #include <QDialog>
 #include <QTableView>
+#include <QUndoStack>
+#include <algorithm>
 #include <cmath>
 #include <memory>
 #include <random>
@@ -183,6 +185,37 @@ TEST_F(GrowingTraceTest, RunsAreNotDroppedWithoutAQuestionAndNotesStay) {
   window_->ForgetRuns();
   window_->OpenPath(path_);
   ASSERT_TRUE(WaitFor([&] { return Tokens() == 600; }));
+}
+
+// A configuration goes with the length that it was for, and nobody has set that: what was taken back can be set again.
+TEST_F(GrowingTraceTest, AConfigurationThatGoesIsNoStep) {
+  OpenWindow(path_);
+  ASSERT_TRUE(WaitForCanvas());
+  ASSERT_TRUE(WaitForStatistics());
+  ui::WindowState* const state = window_->state();
+  const auto& methods = window_->canvas()->methods();
+  const auto spec = std::find_if(methods.begin(), methods.end(), [](const auto& one) { return one.name == "a-shape"; });
+  ASSERT_NE(spec, methods.end());
+  state->configuration.Use(QStringLiteral("one head"), {}, {{{0, 1}, {spec->name, kernels::ParameterValues(*spec)}}});
+  window_->commands()[ui::Command::kLogScale]->trigger();
+  ASSERT_TRUE(WaitForCanvas());
+  QUndoStack* const steps = state->parameters.stack();
+  ASSERT_EQ(steps->count(), 2);
+  window_->commands()[ui::Command::kUndo]->trigger();
+  ASSERT_TRUE(WaitForCanvas());
+  ASSERT_TRUE(steps->canRedo());
+  trace_.Write(300);
+  LetTheWriterRest();
+  auto* const show = Find<QPushButton>("noticeAction");
+  ASSERT_TRUE(WaitFor([&] { return show->isVisible(); }));
+  AnswerQuestion(QStringLiteral("Discard"));
+  QTest::mouseClick(show, Qt::LeftButton);
+  ASSERT_TRUE(WaitFor([&] { return Tokens() == 600; }));
+  ASSERT_TRUE(WaitForCanvas());
+  EXPECT_FALSE(state->configuration.in_use());
+  EXPECT_EQ(steps->count(), 2) << steps->undoText().toStdString();
+  EXPECT_EQ(steps->index(), 1);
+  EXPECT_TRUE(steps->canRedo());
 }
 
 // As a capture that overwrites does it.

@@ -2,8 +2,10 @@
 // What a person sets beside the map and the method's parameters is taken back and set again, and what a pane is set to
 // comes with the next start.
 #include <QAction>
+#include <QApplication>
 #include <QCheckBox>
 #include <QComboBox>
+#include <QMouseEvent>
 #include <QSpinBox>
 #include <array>
 
@@ -147,6 +149,43 @@ TEST_F(UndoTest, AConfigurationIsTakenBackWithTheMethodThatItGaveTheHead) {
   EXPECT_FALSE(window_->state()->parameters.stack()->canRedo());
 }
 
+// Head 0:1 had block-sparse when the step was made, and 0:2 is on show when it is made again.
+TEST_F(UndoTest, AConfigurationGivesAnotherHeadItsOwnMethodWhenItIsSetAgain) {
+  Open({0, 1});
+  ASSERT_NO_FATAL_FAILURE(Use("a-shape", "n_sink=4,n_local=64"));
+  ASSERT_NO_FATAL_FAILURE(Pause());
+  ui::HeadConfiguration& configuration = window_->state()->configuration;
+  const ui::MethodTrial& trial = window_->state()->trial;
+  const auto setting = [&](HeadId head, const char* method) {
+    return ui::HeadSetting{head,
+                           {method, kernels::ParameterValues(*window_->state()->FindMethod(QLatin1String(method)))}};
+  };
+  configuration.Use(QStringLiteral("two heads"), {}, {setting({0, 1}, "block-sparse"), setting({0, 2}, "dense")});
+  ASSERT_TRUE(WaitForCanvas());
+  ASSERT_NO_FATAL_FAILURE(Undo());
+  window_->store()->Select({0, 2});
+  ASSERT_TRUE(WaitForCanvas());
+  const int steps = window_->state()->parameters.stack()->count();
+  ASSERT_NO_FATAL_FAILURE(Redo());
+  EXPECT_EQ(trial.method()->name, "dense");
+  window_->store()->Select({0, 1});
+  ASSERT_TRUE(WaitForCanvas());
+  EXPECT_EQ(trial.method()->name, "block-sparse");
+  // What was set on a head beside its own method comes back with the configuration, on that head.
+  ASSERT_NO_FATAL_FAILURE(Pause());
+  ASSERT_NO_FATAL_FAILURE(Use("block-sparse", "n_blocks=3"));
+  ASSERT_NO_FATAL_FAILURE(Pause());
+  window_->commands()[Command::kConfiguration]->trigger();
+  ASSERT_TRUE(WaitForCanvas());
+  ASSERT_NO_FATAL_FAILURE(Use("a-shape", "n_sink=4,n_local=32"));
+  ASSERT_NO_FATAL_FAILURE(Undo());
+  ASSERT_NO_FATAL_FAILURE(Undo());
+  EXPECT_TRUE(configuration.in_use());
+  EXPECT_EQ(trial.method()->name, "block-sparse");
+  EXPECT_EQ(trial.values().Integer("n_blocks"), 3);
+  EXPECT_EQ(window_->state()->parameters.stack()->count(), steps + 3) << "nothing else was a step";
+}
+
 TEST_F(UndoTest, PanesThatWereResetAndTheMemoryOfTheCachesComeBack) {
   Open();
   auto* dock = Find<QDockWidget>("matrixDock");
@@ -158,13 +197,87 @@ TEST_F(UndoTest, PanesThatWereResetAndTheMemoryOfTheCachesComeBack) {
   ASSERT_NO_FATAL_FAILURE(Redo());
   EXPECT_TRUE(dock->isVisible());
   window_->commands()[Command::kSettings]->trigger();
-  Find<QSpinBox>("memoryBudget")->setValue(300);
+  auto* budget = Find<QSpinBox>("memoryBudget");
+  const int usual = static_cast<int>(ui::MemoryBudget::DefaultBytes() >> 20);
+  ASSERT_NE(usual, 300);
+  // As a key that is held down.
+  const int steps = window_->state()->parameters.stack()->count();
+  for (const int mebibytes : {290, 295, 300}) budget->setValue(mebibytes);
+  EXPECT_EQ(window_->state()->parameters.stack()->count(), steps + 1);
+  budget->clearFocus();  // what is typed stays
+  ASSERT_FALSE(budget->hasFocus());
   EXPECT_EQ(workbench_->memory().capacity(), int64_t{300} << 20);
   ASSERT_NO_FATAL_FAILURE(Undo());
   EXPECT_EQ(workbench_->memory().capacity(), ui::MemoryBudget::DefaultBytes());
+  EXPECT_EQ(budget->value(), usual);
   ASSERT_NO_FATAL_FAILURE(Redo());
   EXPECT_EQ(workbench_->memory().capacity(), int64_t{300} << 20);
-  EXPECT_EQ(Find<QSpinBox>("memoryBudget")->value(), 300);
+  EXPECT_EQ(budget->value(), 300);
+}
+
+TEST_F(UndoTest, ThePanelThatWasResetWithThePanesComesBack) {
+  Open();
+  const auto panel = [&] { return canvas_->PanelControl(QStringLiteral("panel")); };
+  const auto is_at = [&](QRectF place) { return WaitFor([&] { return WaitForCanvas() && panel() == place; }); };
+  const auto drag = [&](QPointF from, QPointF to) {
+    const auto move = [&](QPointF at, Qt::MouseButtons held) {
+      QMouseEvent event(QEvent::MouseMove, at, canvas_->mapToGlobal(at), Qt::NoButton, held, Qt::NoModifier);
+      QApplication::sendEvent(canvas_, &event);
+    };
+    move(from, Qt::NoButton);
+    QTest::mousePress(canvas_, Qt::LeftButton, {}, from.toPoint());
+    EXPECT_TRUE(WaitForCanvas());
+    move(to, Qt::LeftButton);
+    EXPECT_TRUE(WaitForCanvas());
+    QTest::mouseRelease(canvas_, Qt::LeftButton, {}, to.toPoint());
+    EXPECT_TRUE(WaitForCanvas());
+  };
+  ASSERT_TRUE(WaitForStatistics());
+  ASSERT_TRUE(WaitForCanvas());
+  const QRectF first = panel();
+  const QPointF title(first.center().x(), first.top() + 8);
+  drag(title, title + QPointF(-200, 60));
+  const QRectF moved = panel();
+  ASSERT_NE(moved.topLeft(), first.topLeft());
+  const auto stands = [&](QPointF at) { return WaitFor([&] { return WaitForCanvas() && panel().topLeft() == at; }); };
+  // Beside the map it takes room from it, and so its height may be another one.
+  const int steps = window_->state()->parameters.stack()->count();
+  window_->commands()[Command::kResetLayout]->trigger();
+  EXPECT_TRUE(stands(first.topLeft()));
+  ASSERT_NO_FATAL_FAILURE(Undo());
+  EXPECT_TRUE(stands(moved.topLeft()));
+  ASSERT_NO_FATAL_FAILURE(Redo());
+  EXPECT_TRUE(stands(first.topLeft()));
+  ASSERT_NO_FATAL_FAILURE(Undo());
+  EXPECT_TRUE(stands(moved.topLeft()));
+  EXPECT_EQ(window_->state()->parameters.stack()->count(), steps + 1);
+  // Rolled up where it was moved to.
+  const QPointF arrow = canvas_->PanelControl(QStringLiteral("roll")).center();
+  QTest::mouseClick(canvas_, Qt::LeftButton, {}, arrow.toPoint());
+  ASSERT_TRUE(WaitFor([&] { return WaitForCanvas() && panel().height() < 30; }));
+  const QRectF rolled = panel();
+  window_->commands()[Command::kResetLayout]->trigger();
+  EXPECT_TRUE(WaitFor([&] { return WaitForCanvas() && panel().height() > 30; }));
+  ASSERT_NO_FATAL_FAILURE(Undo());
+  EXPECT_TRUE(is_at(rolled));
+  // Hidden, which is a step of its own; that it is shown again is none.
+  ASSERT_NO_FATAL_FAILURE(Pause());
+  const int before = window_->state()->parameters.stack()->index();
+  window_->commands()[Command::kPanel]->trigger();
+  ASSERT_TRUE(WaitForCanvas());
+  ASSERT_FALSE(canvas_->panel_visible());
+  ASSERT_NO_FATAL_FAILURE(Pause());
+  EXPECT_EQ(window_->state()->parameters.stack()->index(), before + 1);
+  window_->commands()[Command::kResetLayout]->trigger();
+  ASSERT_TRUE(WaitForCanvas());
+  EXPECT_TRUE(canvas_->panel_visible());
+  EXPECT_EQ(window_->state()->parameters.stack()->index(), before + 2);
+  ASSERT_NO_FATAL_FAILURE(Undo());
+  EXPECT_FALSE(canvas_->panel_visible());
+  EXPECT_TRUE(window_->state()->parameters.stack()->canRedo());
+  ASSERT_NO_FATAL_FAILURE(Undo());
+  EXPECT_TRUE(canvas_->panel_visible());
+  EXPECT_TRUE(is_at(rolled));
 }
 
 }  // namespace

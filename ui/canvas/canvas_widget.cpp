@@ -202,6 +202,21 @@ void HeadCanvas::ResetPanel() {
   impl_->SettingsChanged();
   impl_->PanelChanged();
 }
+HeadCanvas::PanelPosition HeadCanvas::panel_position() const {
+  const LivePanel::Position panel = impl_->panel.position();
+  PanelPosition position{panel_visible(), panel.rolled_up, panel.rolled_by_hand, {}};
+  if (panel.moved_to) position.moved_to = QPointF(panel.moved_to->x, panel.moved_to->y);
+  return position;
+}
+void HeadCanvas::RestorePanel(const PanelPosition& position) {
+  LivePanel::Position panel{.moved_to = {}, .rolled_up = position.rolled_up, .rolled_by_hand = position.rolled_by_hand};
+  if (position.moved_to)
+    panel.moved_to = ImVec2(static_cast<float>(position.moved_to->x()), static_cast<float>(position.moved_to->y()));
+  impl_->panel.Restore(panel);
+  impl_->model.settings().panel_visible = position.visible;
+  impl_->SettingsChanged();
+  impl_->PanelChanged();
+}
 void HeadCanvas::FitRange() {
   impl_->FitRange();
 }

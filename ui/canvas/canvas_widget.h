@@ -101,6 +101,13 @@ class HeadCanvas : public GlSurface {
 
   // Shows the panel where it is at first.
   void ResetPanel();
+  // Whether it is shown, where a user has moved it to, and whether it is rolled up: what ResetPanel takes away.
+  struct PanelPosition {
+    bool visible = true, rolled_up = false, rolled_by_hand = false;
+    std::optional<QPointF> moved_to;  // empty: nobody has moved it
+  };
+  PanelPosition panel_position() const;
+  void RestorePanel(const PanelPosition& position);
 
   // Spreads the colours over the probabilities in view; nothing changes while none of them is known.
   void FitRange();

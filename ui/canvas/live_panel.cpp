@@ -147,11 +147,29 @@ PanelPlace LivePanel::Place(double width, double height, const CanvasParts& part
   if (place_anew_) rolled_by_hand_ = false;
   if (!rolled_by_hand_ && (narrow != narrow_ || place_anew_)) roll_ = rolled_up_ = narrow;
   narrow_ = narrow;
+  if (restored_) {
+    roll_ = rolled_up_ = restored_->rolled_up;
+    rolled_by_hand_ = restored_->rolled_by_hand;
+    at_anchor_ = !restored_->moved_to;
+  }
   // For its list, or for the tour: that says nothing of the next narrow place, such as a half of a split map.
   if (std::exchange(unroll_, false) && rolled_up_) roll_ = rolled_up_ = false;
   if (!at_anchor_ && !place_anew_) return PanelPlace::kNone;
   if (rolled_up_) return PanelPlace::kStrip;
   return narrow ? PanelPlace::kNone : PanelPlace::kBeside;
+}
+
+LivePanel::Position LivePanel::position() const {
+  if (restored_) return *restored_;
+  Position position{.moved_to = {}, .rolled_up = rolled_up_, .rolled_by_hand = rolled_by_hand_};
+  if (const auto panel = controls_.find("panel"); !at_anchor_ && panel != controls_.end())
+    position.moved_to = Point(panel->second.x, panel->second.y);
+  return position;
+}
+
+void LivePanel::Restore(const Position& position) {
+  restored_ = position;
+  place_anew_ = false;
 }
 
 std::string LivePanel::Title(const CanvasModel& model) const {
@@ -171,9 +189,15 @@ void LivePanel::Draw(CanvasModel& model) {
   const double anchor_x = std::floor(has_place ? place.right() : map.right() - 8),
                anchor_y = std::floor(has_place ? place.y : map.y + 8);
   if (roll_) ImGui::SetNextWindowCollapsed(*std::exchange(roll_, std::nullopt), ImGuiCond_Always);
-  const bool follows = at_anchor_ && (anchor_x != anchor_x_ || anchor_y != anchor_y_);
-  const bool anchored = std::exchange(place_anew_, false) || follows || off_canvas_;
-  ImGui::SetNextWindowPos(Point(anchor_x, anchor_y), anchored ? ImGuiCond_Always : ImGuiCond_FirstUseEver, {1, 0});
+  const std::optional<Position> restored = std::exchange(restored_, std::nullopt);
+  const bool follows = at_anchor_ && (restored || anchor_x != anchor_x_ || anchor_y != anchor_y_);
+  const bool is_put = restored && restored->moved_to;
+  const bool anchored = std::exchange(place_anew_, false) || follows || (off_canvas_ && !is_put);
+  if (is_put) {
+    ImGui::SetNextWindowPos(*restored->moved_to, ImGuiCond_Always);
+  } else {
+    ImGui::SetNextWindowPos(Point(anchor_x, anchor_y), anchored ? ImGuiCond_Always : ImGuiCond_FirstUseEver, {1, 0});
+  }
   anchor_x_ = anchor_x;
   anchor_y_ = anchor_y;
   // Down to the canvas' edge: what is below the map is less in the way than a panel that must be scrolled.

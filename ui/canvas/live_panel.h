@@ -3,6 +3,8 @@
 // in it comes from the method registry and the workbench's replies. Between ImGui::NewFrame and Render.
 #pragma once
 
+#include <imgui.h>
+
 #include <functional>
 #include <map>
 #include <optional>
@@ -43,7 +45,18 @@ class LivePanel {
   // False when the key is the map's: the focus is not in the panel, and its lists are closed.
   bool HandleKey(PanelKey key);
   // Puts the panel back to where it is while nobody has moved or rolled it.
-  void Reset() { place_anew_ = true; }
+  void Reset() {
+    place_anew_ = true;
+    restored_.reset();
+  }
+  // What a user has done to the panel's place, so that it can be given back: where it was moved to, and whether it is
+  // rolled up.
+  struct Position {
+    std::optional<ImVec2> moved_to;  // empty: nobody has moved it
+    bool rolled_up = false, rolled_by_hand = false;
+  };
+  Position position() const;
+  void Restore(const Position& position);
   void Unroll() { unroll_ = rolled_up_; }
   // Unrolls the panel, goes to its list of methods, and opens that or, when it is open, closes it.
   void ToggleMethodList();
@@ -104,6 +117,7 @@ class LivePanel {
   bool at_anchor_ = true;               // in the last frame
   bool off_canvas_ = false;             // in the last frame
   bool place_anew_ = false;             // wanted
+  std::optional<Position> restored_;    // wanted
   bool narrow_ = false, rolled_up_ = false;
   std::optional<bool> roll_;     // wanted
   bool rolled_by_hand_ = false;  // the user's choice stays

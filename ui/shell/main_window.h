@@ -133,7 +133,7 @@ class MainWindow : public QMainWindow {
   void ShowReference(HeadCanvas* map, analysis::HeadId head);
   void UpdateComparison();
   void ExchangeMaps();
-  void ExchangeWith(size_t number);  // among the others
+  bool ExchangeWith(size_t number);  // among the others; false: they cannot be swapped
   void ShowTheSamePart();
   void FollowHead();  // the other maps, if they are to
   void OpenOtherTrace(const QString& path);
@@ -167,7 +167,10 @@ class MainWindow : public QMainWindow {
   void DeleteLayout(const QString& name);
   void ResetPanes();
   // Panes have been put elsewhere: a step that can be taken back. `before`: where they were.
-  void PushPlaces(const QString& what, const QByteArray& before);
+  // `undo` and `redo` come with the step; empty: nothing does.
+  void PushPlaces(const QString& what, const QByteArray& before, const std::function<void()>& undo = {},
+                  const std::function<void()>& redo = {});
+  void PanelIsPlaced();  // as a part of a step
   QJsonObject ViewSettings() const;
   void ApplyViewSettings(const QJsonObject& settings);
   void SetTheme(const QString& name);
@@ -201,10 +204,11 @@ class MainWindow : public QMainWindow {
   struct KnownConfiguration {
     QString title, path;
     std::vector<HeadSetting> settings;
+    std::optional<analysis::HeadId> head;  // on show
     MethodState method;
   };
   KnownConfiguration PresentConfiguration() const;
-  void PushConfiguration();  // it has changed
+  void PushConfiguration();  // it has changed, which is a step unless it is applied or goes with its trace
   void ApplyConfiguration(const KnownConfiguration& configuration);
   void OpenMethodFile();
   void OpenConfiguration();
@@ -271,7 +275,7 @@ class MainWindow : public QMainWindow {
   SettingHistory settings_history_;
   QJsonObject known_place_, known_brush_;  // of the first map; empty: undo has not begun
   KnownConfiguration known_configuration_;
-  bool applying_configuration_ = false;
+  bool configuration_is_no_step_ = false;
   CommandSet commands_;
 
   HeadCanvas* canvas_ = nullptr;

@@ -294,7 +294,7 @@ void MainWindow::ShowSettings() {
       if (mebibytes == session_.memory_mib) return;
       state_.parameters.stack()->push(new ActionStep(
           tr("memory for caches"), [set, before = session_.memory_mib] { set(before); },
-          [set, mebibytes] { set(mebibytes); }));
+          [set, mebibytes] { set(mebibytes); }, ActionStep::kToDo, ActionStep::kMemory));
     });
   }
   settings_->show();

@@ -58,14 +58,16 @@ void MainWindow::UpdateConfiguration() {
 
 MainWindow::KnownConfiguration MainWindow::PresentConfiguration() const {
   const HeadConfiguration& configuration = state_.configuration;
-  return {configuration.title(), configuration.path(), configuration.settings(), state_.PresentMethod()};
+  return {configuration.title(), configuration.path(), configuration.settings(), state_.heads.selected(),
+          state_.PresentMethod()};
 }
 
 void MainWindow::PushConfiguration() {
   KnownConfiguration before = known_configuration_;
   known_configuration_ = PresentConfiguration();
-  if (applying_configuration_) return;
+  if (configuration_is_no_step_) return;
   // That the head on show has another method by it is no step of its own.
+  before.head = known_configuration_.head;
   before.method = state_.parameters.current();
   state_.parameters.Begin(known_configuration_.method);
   const QString what = known_configuration_.settings.empty() ? tr("end of the configuration %1").arg(before.title)
@@ -76,15 +78,20 @@ void MainWindow::PushConfiguration() {
 }
 
 void MainWindow::ApplyConfiguration(const KnownConfiguration& configuration) {
-  applying_configuration_ = true;
+  configuration_is_no_step_ = true;
   if (configuration.settings.empty()) {
     state_.configuration.Leave();
   } else {
     state_.configuration.Use(configuration.title, configuration.path, configuration.settings);
   }
-  applying_configuration_ = false;
+  configuration_is_no_step_ = false;
+  // Another head than the one that was on show may have a method of its own by now.
+  const std::optional<analysis::HeadId> head = state_.heads.selected();
+  if (head && head != configuration.head && state_.configuration.Of(*head) != nullptr)
+    return state_.parameters.Begin(state_.PresentMethod());
+  // A method of a file may have to be read, and then comes later: it belongs to this step all the same.
+  state_.parameters.Begin(configuration.method);
   state_.SetMethod(configuration.method);
-  state_.parameters.Begin(state_.PresentMethod());
 }
 
 void MainWindow::OpenMethodFile() {

@@ -103,22 +103,41 @@ void MainWindow::RestoreLayout(const QString& name) {
 
 void MainWindow::ResetPanes() {
   const QByteArray before = saveState(kLayoutVersion);
+  StateChanged();  // what was set before is a step of its own
+  const HeadCanvas::PanelPosition panel = canvas_->panel_position();
   PlacePanes(this, docks_);
-  canvas_->ResetPanel();
-  PushPlaces(tr("reset panes"), before);
+  const auto reset = [this] {
+    canvas_->ResetPanel();
+    PanelIsPlaced();
+  };
+  reset();
+  PushPlaces(
+      tr("reset panes"), before,
+      [this, panel] {
+        canvas_->RestorePanel(panel);
+        PanelIsPlaced();
+      },
+      reset);
 }
 
-void MainWindow::PushPlaces(const QString& what, const QByteArray& before) {
-  const auto apply = [this](const QByteArray& state) {
+void MainWindow::PanelIsPlaced() {
+  if (!known_place_.isEmpty())
+    settings_history_.Begin(ViewSettings());  // that the panel is shown is no step of its own
+}
+
+void MainWindow::PushPlaces(const QString& what, const QByteArray& before, const std::function<void()>& undo,
+                            const std::function<void()>& redo) {
+  const auto apply = [this](const QByteArray& state, const std::function<void()>& also) {
     restoreState(state, kLayoutVersion);
+    if (also) also();
     QTimer::singleShot(0, this, [this] { shares_->Remember(); });
     StateChanged();
   };
   QTimer::singleShot(0, this, [this] { shares_->Remember(); });
   StateChanged();
   state_.parameters.stack()->push(new ActionStep(
-      what, [apply, before] { apply(before); }, [apply, after = saveState(kLayoutVersion)] { apply(after); },
-      ActionStep::kDone));
+      what, [apply, before, undo] { apply(before, undo); },
+      [apply, after = saveState(kLayoutVersion), redo] { apply(after, redo); }, ActionStep::kDone));
 }
 
 QJsonObject MainWindow::ViewSettings() const {

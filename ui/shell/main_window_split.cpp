@@ -4,10 +4,12 @@
 #include <QDir>
 #include <QFileDialog>
 #include <QFileInfo>
+#include <QUndoCommand>
 #include <algorithm>
+#include <functional>
+#include <memory>
 #include <utility>
 
-#include "action_step.h"
 #include "main_window.h"
 #include "shown_text.h"
 #include "while_alive.h"
@@ -17,6 +19,18 @@ namespace {
 
 constexpr size_t kMostOthers = kMapViews.size() - 1;
 constexpr const char* kOtherNames[kMostOthers] = {"secondCanvas", "thirdCanvas", "fourthCanvas"};
+
+// A swap, which is its own way back. Where the maps cannot be swapped any more, the step is dropped: a later one would
+// find them the wrong way round.
+class SwapStep : public QUndoCommand {
+ public:
+  SwapStep(const QString& text, std::function<bool()> swap) : QUndoCommand(text), swap_(std::move(swap)) {}
+  void undo() override { setObsolete(!swap_()); }
+  void redo() override { setObsolete(!swap_()); }
+
+ private:
+  const std::function<bool()> swap_;
+};
 
 }  // namespace
 
@@ -206,12 +220,16 @@ void MainWindow::ExchangeMaps() {
   if (map == canvas_) map = others_.front();
   if (!map->HasHead() || !canvas_->HasHead()) return;
   const auto number = static_cast<size_t>(std::find(others_.begin(), others_.end(), map) - others_.begin());
-  const auto exchange = [this, number] { ExchangeWith(number); };
-  state_.parameters.stack()->push(new ActionStep(tr("swap of the maps"), exchange, exchange));
+  state_.parameters.stack()->push(
+      new SwapStep(tr("swap of the maps"), [this, number] { return ExchangeWith(number); }));
 }
 
-void MainWindow::ExchangeWith(size_t number) {
-  if (number >= others_.size() || !others_[number]->HasHead() || !canvas_->HasHead()) return;
+bool MainWindow::ExchangeWith(size_t number) {
+  if (other_workbench_ != nullptr) {
+    notice_->ShowMessage(tr("The maps are not swapped back: the second one shows another trace."));
+    return false;
+  }
+  if (number >= others_.size() || !others_[number]->HasHead() || !canvas_->HasHead()) return false;
   HeadCanvas* const map = others_[number];
   MethodTrial& reference = state_.references.at(number);
   const analysis::HeadId first = canvas_->head(), second = map->head();
@@ -225,6 +243,7 @@ void MainWindow::ExchangeWith(size_t number) {
   state_.heads.Select(second);
   ShowReference(map, first);
   state_.parameters.Begin(state_.PresentMethod());  // the swap is the step
+  return true;
 }
 
 void MainWindow::OpenOtherTrace(const QString& path) {

@@ -153,7 +153,9 @@ void MainWindow::TraceOpened(const TraceSummary& trace, bool again) {
     if (other_workbench_ == nullptr || map != others_.front()) show(map);
   }
   NameMaps();
+  configuration_is_no_step_ = true;  // it goes with the trace before
   state_.heads.SetTrace(trace);
+  configuration_is_no_step_ = false;
   if (!is_same) state_.parameters.stack()->clear();  // what it would take back was of the trace before
   state_.notes.Open(trace, kept.notes);
   RestoreTrace(kept, path, is_first);
