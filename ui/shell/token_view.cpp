@@ -92,6 +92,7 @@ void TokenView::Measure() {
   known_widths_.clear();
   widths_.clear();
   for (const QString& text : texts_) widths_.push_back(WidthOf(text));
+  if (tokens_.empty()) known_widths_.clear();
   LayOut();
 }
 
