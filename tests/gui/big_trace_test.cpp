@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 #include <memory>
 #include <utility>
 
@@ -173,8 +174,10 @@ TEST_F(BigTraceTest, NothingThatIsDoneThereKeepsTheWindow) {
   window_->commands()[Command::kClasses]->trigger();
   window_->commands()[Command::kPalette]->trigger();
   ASSERT_NO_FATAL_FAILURE(settle());
-  QTest::keyClick(QApplication::focusWidget(), Qt::Key_4);
-  QTest::keyClick(QApplication::focusWidget(), Qt::Key_Escape);
+  for (const Qt::Key key : {Qt::Key_4, Qt::Key_Escape}) {
+    ASSERT_TRUE(WaitFor([] { return QApplication::focusWidget() != nullptr; }));
+    QTest::keyClick(QApplication::focusWidget(), key);
+  }
   window_->store()->SetTags({3, 3}, {QStringLiteral("tag")});
   window_->commands()[Command::kCopyHeadsCommand]->trigger();
   ASSERT_NO_FATAL_FAILURE(settle());
