@@ -15,32 +15,12 @@ import struct
 import sys
 import unicodedata
 
+from range_table import CODES, source as table_source
 from tokenizers import Regex, pre_tokenizers
 
 # Of expressions, whose engine is Oniguruma; of the library's own steps, which have tables of other ages.
 CLASSES = [r"\p{L}", r"\p{N}", r"\p{P}", r"\p{S}", r"\p{M}", r"\p{Z}", r"\p{C}", r"\p{Lu}", r"\p{Ll}", r"\p{Lt}", r"\p{Lm}", r"\p{Lo}", r"\p{Han}", r"\s"]
 STEPS = [pre_tokenizers.Punctuation(), pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Whitespace()]
-CODES = [*range(0xD800), *range(0xE000, 0x110000)]
-
-HEAD = """// SPDX-License-Identifier: Apache-2.0
-// Written by tests/oracle/later_characters.py; a test compares it with the library.
-#include "tokenizer/later_characters.h"
-
-#include <array>
-
-namespace headscope::model {
-
-std::span<const LaterCharacters> AllLaterCharacters() {
-  // clang-format off
-  static constexpr auto kRanges = std::to_array<LaterCharacters>({
-"""
-TAIL = """  });
-  // clang-format on
-  return kRanges;
-}
-
-}  // namespace headscope::model
-"""
 
 
 def members(expression):
@@ -99,13 +79,7 @@ def ranges_in(path):
 
 def source(found):
     cells = [f"{{0x{first:X}, 0x{last:X}, 0x{stands:X}}}," for first, last, stands in found]
-    lines, line = [], ""
-    for cell in cells:
-        if len(line) + len(cell) + 1 > 112:
-            lines.append("    " + line.strip())
-            line = ""
-        line += " " + cell
-    return HEAD + "\n".join([*lines, "    " + line.strip()]) + "\n" + TAIL
+    return table_source("later_characters.py", "later_characters.h", "LaterCharacters", "AllLaterCharacters", cells)
 
 
 def main():

@@ -9,27 +9,8 @@ stays with the one before it, whatever that is, is of any script; those left are
 """
 import sys
 
+import range_table
 from tokenizers import pre_tokenizers
-
-HEAD = """// SPDX-License-Identifier: Apache-2.0
-// Written by tests/oracle/script_table.py; a test compares it with the library.
-#include "tokenizer/script_table.h"
-
-#include <array>
-
-namespace headscope::model {
-
-std::span<const ScriptRange> ScriptRanges() {
-  // clang-format off
-  static constexpr auto kRanges = std::to_array<ScriptRange>({
-"""
-TAIL = """  });
-  // clang-format on
-  return kRanges;
-}
-
-}  // namespace headscope::model
-"""
 
 
 def table():
@@ -45,7 +26,7 @@ def table():
         return len(pieces(first + second)) == 1
 
     ranges, examples = [], []  # [first, last, script]; one character of each script
-    for code in [*range(0xD800), *range(0xE000, 0x110000)]:
+    for code in range_table.CODES:
         c = chr(code)
         if is_of_any(c):
             continue
@@ -64,13 +45,7 @@ def table():
 
 def source(ranges):
     cells = [f"{{0x{first:X}, 0x{last:X}, {script}}}," for first, last, script in ranges]
-    lines, line = [], ""
-    for cell in cells:
-        if len(line) + len(cell) + 1 > 112:
-            lines.append("    " + line.strip())
-            line = ""
-        line += " " + cell
-    return HEAD + "\n".join([*lines, "    " + line.strip()]) + "\n" + TAIL
+    return range_table.source("script_table.py", "script_table.h", "ScriptRange", "ScriptRanges", cells)
 
 
 def main():
