@@ -138,24 +138,24 @@ int64_t Checkpoint::NumParameters() const {
   return total;
 }
 
-int64_t Checkpoint::NumbersUnder(std::string_view prefix) const {
+template <typename Count>
+int64_t Checkpoint::SumUnder(std::string_view prefix, const Count& count) const {
   int64_t total = 0;
-  for (auto at = places_.lower_bound(prefix); at != places_.end() && at->first.starts_with(prefix); ++at) {
-    const TensorEntry& entry = files_[at->second.file].entries()[at->second.entry];
-    int64_t count = entry.dtype == "U8" ? 2 : 1;
-    for (const int64_t extent : entry.shape) count *= extent;
-    total += count;
-  }
+  for (auto at = places_.lower_bound(prefix); at != places_.end() && at->first.starts_with(prefix); ++at)
+    total += count(files_[at->second.file].entries()[at->second.entry]);
   return total;
 }
 
+int64_t Checkpoint::NumbersUnder(std::string_view prefix) const {
+  return SumUnder(prefix, [](const TensorEntry& entry) {
+    int64_t count = entry.dtype == "U8" ? 2 : 1;
+    for (const int64_t extent : entry.shape) count *= extent;
+    return count;
+  });
+}
+
 int64_t Checkpoint::BytesUnder(std::string_view prefix) const {
-  int64_t total = 0;
-  for (auto at = places_.lower_bound(prefix); at != places_.end() && at->first.starts_with(prefix); ++at) {
-    const TensorEntry& entry = files_[at->second.file].entries()[at->second.entry];
-    total += entry.end - entry.begin;
-  }
-  return total;
+  return SumUnder(prefix, [](const TensorEntry& entry) { return entry.end - entry.begin; });
 }
 
 int64_t Checkpoint::Bytes() const {

@@ -51,6 +51,10 @@ class Checkpoint {
     size_t file = 0;
     size_t entry = 0;
   };
+  // `count` of each tensor whose name begins so, summed up.
+  template <typename Count>
+  int64_t SumUnder(std::string_view prefix, const Count& count) const;
+
   std::string model_dir_;
   std::vector<SafetensorsFile> files_;  // in the order of their names
   std::map<std::string, Place, std::less<>> places_;
