@@ -179,9 +179,7 @@ Status LiveHead::AttendDense(int32_t num_threads, const std::stop_token& stop, s
     kernels::AttentionOutput output;
     output.o = kernels::ContiguousTensor<void>(o.data(), 1, rows.end - rows.begin, width);
     double own = 0;
-    Status status = ChecksAllRows() ? AttendOnce(problem, index.View(), output, options, &own)
-                                    : AttendTimed(problem, index.View(), output, options, &own);
-    if (!status.ok()) return status;
+    if (Status status = AttendTimed(problem, index.View(), output, options, &own); !status.ok()) return status;
     milliseconds += own;
     all.insert(all.end(), o.begin(), o.end());
   }
@@ -194,19 +192,13 @@ Status LiveHead::AttendApart(const kernels::SparseIndexView& index, const kernel
                              std::vector<float>* outputs, LiveRun* run) {
   kernels::AttentionOutput output;
   output.o = kernels::ContiguousTensor<void>(outputs->data(), 1, head_->num_rows, head_->ValueDim());
-  if (Status status = AttendOnce(head_->Problem(), index, output, options, &run->attend_ms); !status.ok())
+  if (Status status = AttendTimed(head_->Problem(), index, output, options, &run->attend_ms); !status.ok())
     return status;
   if (dense_.empty()) {
     if (Status status = AttendDense(options.num_threads, options.stop, &dense_); !status.ok()) return status;
   } else if (dense_times_.IsDue(std::chrono::steady_clock::now())) {
     std::vector<float> again;
     if (Status status = AttendDense(options.num_threads, options.stop, &again); !status.ok()) return status;
-  }
-  // A short one met cold caches, of which dense attention, which is long, feels less.
-  if (run->attend_ms < kShortMs) {
-    double again = 0;
-    if (Status status = AttendOnce(head_->Problem(), index, output, options, &again); !status.ok()) return status;
-    run->attend_ms = std::min(run->attend_ms, again);
   }
   if (!ChecksAllRows()) {
     outputs->clear();
