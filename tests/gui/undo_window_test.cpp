@@ -32,6 +32,15 @@ class UndoTest : public ReachTest {
     ASSERT_TRUE(WaitForCanvas());
     QTest::qWait(ui::SettingHistory::kOneChangeMs + 50);
   }
+  // Heads 0:1 and 0:2 have a method each.
+  void UseTwoHeads() {
+    const auto setting = [this](HeadId head, const char* method) {
+      return ui::HeadSetting{head,
+                             {method, kernels::ParameterValues(*window_->state()->FindMethod(QLatin1String(method)))}};
+    };
+    window_->state()->configuration.Use(QStringLiteral("two heads"), {},
+                                        {setting({0, 1}, "block-sparse"), setting({0, 2}, "dense")});
+  }
   bool CanUndo() const { return window_->state()->parameters.stack()->canUndo(); }
 };
 
@@ -113,12 +122,8 @@ TEST_F(UndoTest, AConfigurationIsTakenBackWithTheMethodThatItGaveTheHead) {
   ASSERT_NO_FATAL_FAILURE(Pause());
   ui::HeadConfiguration& configuration = window_->state()->configuration;
   const ui::MethodTrial& trial = window_->state()->trial;
-  const auto setting = [&](HeadId head, const char* method) {
-    return ui::HeadSetting{head,
-                           {method, kernels::ParameterValues(*window_->state()->FindMethod(QLatin1String(method)))}};
-  };
   const int steps = window_->state()->parameters.stack()->count();
-  configuration.Use(QStringLiteral("two heads"), {}, {setting({0, 1}, "block-sparse"), setting({0, 2}, "dense")});
+  UseTwoHeads();
   ASSERT_TRUE(WaitForCanvas());
   EXPECT_EQ(trial.method()->name, "block-sparse");
   EXPECT_EQ(window_->state()->parameters.stack()->count(), steps + 1) << "configuration and method are one step";
@@ -156,11 +161,7 @@ TEST_F(UndoTest, AConfigurationGivesAnotherHeadItsOwnMethodWhenItIsSetAgain) {
   ASSERT_NO_FATAL_FAILURE(Pause());
   ui::HeadConfiguration& configuration = window_->state()->configuration;
   const ui::MethodTrial& trial = window_->state()->trial;
-  const auto setting = [&](HeadId head, const char* method) {
-    return ui::HeadSetting{head,
-                           {method, kernels::ParameterValues(*window_->state()->FindMethod(QLatin1String(method)))}};
-  };
-  configuration.Use(QStringLiteral("two heads"), {}, {setting({0, 1}, "block-sparse"), setting({0, 2}, "dense")});
+  UseTwoHeads();
   ASSERT_TRUE(WaitForCanvas());
   ASSERT_NO_FATAL_FAILURE(Undo());
   window_->store()->Select({0, 2});

@@ -119,12 +119,7 @@ TEST(HistoryMethods, RowsThatAreUnchangedAreNotSummedAgain) {
   const auto steps = [](DecodeDriver* driver, const RandomProblem& data, int32_t from) {
     Steps made;
     for (int32_t position = from; position < kLength; ++position) {
-      DecodeStep step;
-      step.problem = data.View();
-      step.problem.q.data = static_cast<const float*>(step.problem.q.data) + position * step.problem.q.row_stride;
-      step.problem.seq_q = 1;
-      step.problem.seq_k = position + 1;
-      step.problem.first_position = position;
+      const DecodeStep step = testing::StepAt(data, position);
       EXPECT_TRUE(driver->Append(step, {}).ok());
       EXPECT_TRUE(driver->Step(step, {}, &made.emplace_back()).ok());
     }
@@ -234,12 +229,7 @@ TEST(TidalDecode, HigherLayersAttendToWhatAChoosingLayerTook) {
   const RandomProblem data(SquareShape(kLength, 4, 2), &random);
   const DecodeMethod& method = *FindDecodeMethod("tidal-decode");
   const ParameterValues values = testing::Values(method.spec(), "k=20,first_layer=1,reselect_layer=3");
-  DecodeStep step;
-  step.problem = data.View();
-  step.problem.q.data = static_cast<const float*>(step.problem.q.data) + kPrompt * step.problem.q.row_stride;
-  step.problem.seq_q = 1;
-  step.problem.seq_k = kPrompt + 1;
-  step.problem.first_position = kPrompt;
+  DecodeStep step = testing::StepAt(data, kPrompt);
   std::vector<DecodeSelection> made(6);
   std::vector<const DecodeSelection*> lower;
   for (int32_t layer = 0; layer < 6; ++layer) {
