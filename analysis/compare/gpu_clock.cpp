@@ -8,17 +8,8 @@ namespace headscope::analysis {
 using kernels::Status;
 
 Status GpuClock::Create(std::unique_ptr<GpuClock>* made) {
-  int device = 0, cache_bytes = 0;
-  Status status = kernels::CudaStatus(cudaGetDevice(&device), "asking for the current GPU");
-  if (status.ok()) {
-    status = kernels::CudaStatus(cudaDeviceGetAttribute(&cache_bytes, cudaDevAttrL2CacheSize, device),
-                                 "asking for the size of the GPU's L2 cache");
-  }
-  if (!status.ok()) return status;
   std::unique_ptr<GpuClock> clock(new GpuClock);
-  clock->flushed_bytes_ = 8 * static_cast<size_t>(cache_bytes);
-  status =
-      kernels::AllocateOnDevice(static_cast<int64_t>(clock->flushed_bytes_), "flushing its cache", &clock->flushed_);
+  Status status = kernels::ColdCache::Create(&clock->cold_);
   if (status.ok()) *made = std::move(clock);
   return status;
 }
@@ -33,8 +24,7 @@ Status GpuClock::Record(size_t event) {
 }
 
 Status GpuClock::Time(std::initializer_list<Stage> stages, std::vector<double>* milliseconds) {
-  Status status =
-      kernels::CudaStatus(cudaMemsetAsync(flushed_.get(), 0, flushed_bytes_, nullptr), "flushing the GPU's cache");
+  Status status = cold_.Fill(nullptr);
   size_t event = 0;
   if (status.ok()) status = Record(event);
   for (const Stage& stage : stages) {

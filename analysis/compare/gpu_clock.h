@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Times of work on the GPU, by its own clock.
 //
-// Method: a run begins with a write of eight times the L2 cache. That leaves nothing of the run before in the cache,
-// and it keeps the GPU busy for long enough that the host has handed over the work before the GPU comes to it: what a
-// launch costs the host is not in the times. The stages then run back to back, each between two CUDA events, and find
-// in the cache what the stage before them has left there.
+// Method: a run begins with a read of other data, eight times as much as the L2 cache holds. That leaves nothing of the
+// run before in the cache, and it keeps the GPU busy for long enough that the host has handed over the work before the
+// GPU comes to it: what a launch costs the host is not in the times. The stages then run back to back, each between two
+// CUDA events, and find in the cache what the stage before them has left there.
 #pragma once
 
 #include <functional>
@@ -12,6 +12,7 @@
 #include <memory>
 #include <vector>
 
+#include "kernels/cuda_cold_cache.h"
 #include "kernels/cuda_resources.h"
 #include "kernels/status.h"
 
@@ -30,8 +31,7 @@ class GpuClock {
   GpuClock() = default;
   kernels::Status Record(size_t event);
 
-  kernels::DeviceMemory flushed_;
-  size_t flushed_bytes_ = 0;
+  kernels::ColdCache cold_;
   std::vector<kernels::CudaEvent> events_;
 };
 
