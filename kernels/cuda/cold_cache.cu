@@ -30,19 +30,23 @@ __global__ void ReadAllKernel(const uint4* words, int64_t count) {
 
 Status ColdCache::Create(ColdCache* made) {
   int device = 0, cache_bytes = 0;
-  Status status = CudaStatus(cudaGetDevice(&device), "asking for the current GPU");
-  if (status.ok()) {
-    status = CudaStatus(cudaDeviceGetAttribute(&cache_bytes, cudaDevAttrL2CacheSize, device),
-                        "asking for the size of the GPU's L2 cache");
+  if (Status status = CudaStatus(cudaGetDevice(&device), "asking for the current GPU"); !status.ok()) return status;
+  if (Status status = CudaStatus(cudaDeviceGetAttribute(&cache_bytes, cudaDevAttrL2CacheSize, device),
+                                 "asking for the size of the GPU's L2 cache");
+      !status.ok()) {
+    return status;
   }
-  if (status.ok()) {
-    status = CudaStatus(cudaDeviceGetAttribute(&made->multiprocessors_, cudaDevAttrMultiProcessorCount, device),
-                        "asking for the number of the GPU's multiprocessors");
+  if (Status status =
+          CudaStatus(cudaDeviceGetAttribute(&made->multiprocessors_, cudaDevAttrMultiProcessorCount, device),
+                     "asking for the number of the GPU's multiprocessors");
+      !status.ok()) {
+    return status;
   }
-  if (!status.ok()) return status;
   made->bytes_ = int64_t{8} * cache_bytes;
-  status = AllocateOnDevice(made->bytes_, "filling its cache before timed runs", &made->memory_);
-  if (!status.ok()) return status;
+  if (Status status = AllocateOnDevice(made->bytes_, "filling its cache before timed runs", &made->memory_);
+      !status.ok()) {
+    return status;
+  }
   return CudaStatus(cudaMemset(made->memory_.get(), 0, static_cast<size_t>(made->bytes_)),
                     "clearing what fills the GPU's cache");
 }
