@@ -31,18 +31,19 @@ _RAW = {torch.bfloat16: torch.int16}  # what NumPy has no type for travels as it
 
 def _waiting_from_gpu():
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return max(_WAITING_BYTES, min(_WAITING_FROM_GPU, memory // 16)) // _PIECE_BYTES * _PIECE_BYTES
+    return max(_WAITING_BYTES, min(_WAITING_FROM_GPU, memory // 16))
 
 
-def _pinned_slab(size):
-    """As much of it as the system gives, and not less than waits from a CPU."""
+def _pinned_buffers(size):
+    """Of so many bytes as many as the system gives, and not less than what waits from a CPU. Each holds a full piece from there as well, with its room behind each head's
+    part: a model may lie on both."""
     while True:
         try:
-            return torch.empty(size, dtype=torch.uint8, pin_memory=True)
+            return torch.empty(size // _BUFFER_BYTES * _BUFFER_BYTES, dtype=torch.uint8, pin_memory=True).split(_BUFFER_BYTES)
         except RuntimeError as error:
             if size <= _WAITING_BYTES:
                 raise FailedError(f"pinned memory for copies from the GPU, {size >> 20} MiB, cannot be had ({str(error).splitlines()[0]}); close other programs") from error
-            size = max(_WAITING_BYTES, size // 2 // _PIECE_BYTES * _PIECE_BYTES)
+            size = max(_WAITING_BYTES, size // 2)
 
 
 def _array(values):
@@ -65,7 +66,7 @@ class Pump:
         self._side, self._buffers, self._pins = {}, queue.SimpleQueue(), from_gpu
         pieces = _WAITING_BYTES // _PIECE_BYTES
         if from_gpu:
-            buffers = _pinned_slab(_waiting_from_gpu()).split(_PIECE_BYTES)
+            buffers = _pinned_buffers(_waiting_from_gpu())
             for buffer in buffers:
                 self._buffers.put(buffer)
             pieces = len(buffers)

@@ -365,6 +365,25 @@ class Memory(RecordingCase):
         self.assertEqual([float(one.max()) for one, _ in written], [*range(pieces), 1])
         self.assertTrue(all((one == one.flat[0]).all() for one, _ in written))
 
+    def test_full_pieces_from_a_cpu_fit_what_is_pinned_for_a_gpu(self):
+        """Of a model that lies on both: each of them had no room for its checksums, and pinned memory anew."""
+        plain, pinned, written = torch.empty, [], []
+
+        def empty(*size, pin_memory=False, **options):  # which needs a GPU
+            pinned.append(pin_memory)
+            return plain(*size, **options)
+
+        values = torch.arange(pump_module._PIECE_BYTES >> 2, dtype=torch.float32).view(4, -1, 256)
+        with mock.patch.object(torch, "empty", side_effect=empty), mock.patch.object(pump_module, "_WAITING_FROM_GPU", 128 << 20):
+            pump = Pump(from_gpu=True)
+            for _ in range(40):
+                pump.put(lambda *given: written.append((given[3].room is not None, given[3][:, ::97].copy())), 0, "q", 0, values)
+            pump.drain()
+        pump.stop()
+        self.assertEqual(pinned, [True])
+        self.assertEqual(len(written), 40)
+        self.assertTrue(all(has_room and np.array_equal(piece, values[:, ::97].numpy()) for has_room, piece in written))
+
     def test_what_fills_chunks_is_written_from_where_it_waits(self):
         """It was copied once more; and it is used again only when it is in the file."""
         size, heads, step, passes = 64, 8, 1024, 24  # 256 KiB of fp32 a head
