@@ -11,11 +11,13 @@
 
 #include "base/errors.h"
 #include "base/output_claim.h"
+#include "base/row_selection.h"
 #include "base/stop.h"
 #include "capture/prompt_file.h"
 #include "capture/prompt_lines.h"
 #include "data/trace_files.h"
 #include "manifest.h"
+#include "model/capture_points.h"
 #include "model/input_file.h"
 #include "one_capture.h"
 
@@ -42,7 +44,9 @@ Json IdentityOf(const BatchRequest& request, const std::string& prompts) {
   config.Add(model::InputFile((fs::path(request.common.model_dir) / "config.json").string()));
   const CaptureRequest& common = request.common;
   Json points = Json::array();
-  for (const model::CapturePoint point : common.record) points.push_back(static_cast<int>(point));
+  for (const model::CapturePointInfo& info : model::kCapturePoints) {
+    if (std::ranges::find(common.record, info.point) != common.record.end()) points.push_back(info.name);
+  }
   Json identity{
       {"schema", kManifestSchema},
       {"prompts", {{"file", fs::path(request.prompts_file).filename().string()}, {"sha256", hash.HexDigest()}}},
@@ -81,10 +85,17 @@ struct Captures {
   int64_t num_done = 0;
 };
 
+// Else it is of the options, which hold for every prompt, or of a file.
+bool IsOfPrompt(const Fault& fault) {
+  if (!fault.file.empty()) return fault.file == kPromptItself;
+  return fault.field.empty() || fault.field == "tokens" || fault.field == "rows";
+}
+
 Captures Prepare(const BatchRequest& request, const std::string& text, const Manifest& manifest, bool keep_plans,
                  ModelInUse* in_use, const std::stop_token& stop) {
   Captures captures;
   captures.prompts = ParsePromptLines(text, request.prompts_file);
+  const RowSelection as_written(request.common.rows);  // what a prompt may still lack are rows
   for (const PromptLine& prompt : captures.prompts) {
     CaptureRequest& capture = captures.requests.emplace_back(request.common);
     if (keep_plans) captures.plans.emplace_back();
@@ -103,8 +114,9 @@ Captures Prepare(const BatchRequest& request, const std::string& text, const Man
       CapturePlan plan = PlanWith(capture, in_use);
       if (keep_plans) captures.plans.back() = std::move(plan);
     } catch (Error& error) {
-      if (error.fault().file.empty() || error.fault().file == kPromptItself)
-        error.SetFile(request.prompts_file + ": line " + std::to_string(prompt.line));
+      if (!IsOfPrompt(error.fault())) throw;
+      error.SetFile(request.prompts_file + ": line " + std::to_string(prompt.line));
+      if (error.fault().field == "tokens") throw BadInputError(error.fault());  // of an option where there is no file
       throw;
     }
   }

@@ -25,6 +25,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 TEST(PromptLines, AreTextsOrTokensWithNames) {
   const std::vector<PromptLine> lines = ParsePromptLines(
@@ -148,7 +149,8 @@ const std::string kPrompts =
 // Each trace is that of a capture of its own, whatever was captured before.
 TEST(Batch, MakesTheTracesOfCapturesAlone) {
   const TemporaryFolder folder;
-  const BatchRequest request = Request(folder, kPrompts);
+  BatchRequest request = Request(folder, kPrompts);
+  request.common.record = {model::CapturePoint::kValueNorms, model::CapturePoint::kPreRope};
   std::vector<std::string> stages;
   const BatchResult result =
       CaptureBatch(request, [&](const Progress& progress) { stages.push_back(progress.stage); }, {});
@@ -157,6 +159,7 @@ TEST(Batch, MakesTheTracesOfCapturesAlone) {
   EXPECT_THAT(stages, ::testing::IsSupersetOf({"prompt 1 of 3: prefill", "prompt 3 of 3: decode"}));
   const nlohmann::json manifest = ManifestOf(result);
   EXPECT_EQ(manifest["schema"], "headscope-captures-1");
+  EXPECT_EQ(manifest["options"]["record"], (nlohmann::json{"pre-rope", "value-norms"})) << "by name, in one order";
   ASSERT_EQ(manifest["captures"].size(), 3U);
   CaptureRequest alone = request.common;
   alone.output_path = folder.File("alone.h5");
@@ -267,11 +270,23 @@ TEST(Batch, RefusesBeforeItBegins) {
     }
     return std::string("accepted");
   };
-  EXPECT_THAT(refusal(Request(folder, "{\"text\": \"a\"}\n{\"tokens\": [99999]}")),
-              AllOf(HasSubstr("prompts.jsonl: line 2"), HasSubstr("99999")));
-  BatchRequest request = Request(folder, kPrompts);
+  BatchRequest request = Request(folder, "{\"text\": \"a\"}\n{\"tokens\": [99999]}");
+  EXPECT_THAT([&] { CaptureBatch(request, {}, {}); },
+              ::testing::ThrowsMessage<BadInputError>(
+                  HasSubstr("prompts.jsonl: line 2: tokens 99999: the model's ids are 0 to 4095")));
+  EXPECT_THAT([&] { PlanBatch(request, {}); }, ::testing::Throws<BadInputError>());
+  request = Request(folder, kPrompts);
+  request.common.rows = "0:6";
+  EXPECT_THAT(refusal(request), HasSubstr("prompts.jsonl: line 2: rows \"0:6\": the prompt has the rows 0 to 4"));
+  // What is set for all prompts was said of the first line.
+  request.common.rows = "6:0";
+  EXPECT_THAT(refusal(request), StartsWith("rows \"6:0\": "));
+  request = Request(folder, kPrompts);
   request.common.layers = {99};
-  EXPECT_THAT(refusal(request), HasSubstr("99"));
+  EXPECT_THAT(refusal(request), StartsWith("layers 99: "));
+  request.common.layers = {};
+  request.common.heads = {99};
+  EXPECT_THAT(refusal(request), StartsWith("heads 99: "));
   EXPECT_FALSE(std::filesystem::exists(folder.File("traces/manifest.json")));
   request = Request(folder, kPrompts);
   request.common.output_path = request.prompts_file;
