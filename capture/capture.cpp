@@ -409,7 +409,7 @@ class Plan {
     layout_ = MakeLayout(request, config, captured, heads, prompt_);
     if (in_use->tokenizer) layout_.model.tokenizer_sha256 = TokenizerHash(request.model_dir);
     // What is recorded is all that the prompt is read for, unless it is gone on with.
-    last_layer_ = request.decode_tokens > 0 ? config.num_layers - 1 : *std::ranges::max_element(layout_.layers);
+    if (request.decode_tokens == 0) last_layer_ = *std::ranges::max_element(layout_.layers);
     rows_.Draw(num_prompt_tokens());
     num_rows_ = rows_.Count(num_prompt_tokens()) + request.decode_tokens;
     const auto files = data::LayoutsOfFiles(layout_, data::DealLayers(layout_, request.num_files, num_rows_));
@@ -445,7 +445,7 @@ class Plan {
   int64_t num_prompt_tokens() const { return static_cast<int64_t>(prompt_.tokens.size()); }
   int64_t num_rows() const { return num_rows_; }
   int64_t bytes() const { return bytes_; }
-  int32_t last_layer() const { return last_layer_; }
+  std::optional<int32_t> last_layer() const { return last_layer_; }
   data::TraceLayout& layout() { return layout_; }
 
  private:
@@ -478,12 +478,12 @@ class Plan {
   data::TraceLayout layout_;
   int64_t num_rows_ = 0;
   int64_t bytes_ = 0;
-  int32_t last_layer_ = 0;
+  std::optional<int32_t> last_layer_;
 };
 
 }  // namespace
 
-model::Placement PlaceLayers(const CaptureRequest& request, int64_t tokens, int32_t last_layer) {
+model::Placement PlaceLayers(const CaptureRequest& request, int64_t tokens, std::optional<int32_t> last_layer) {
   if (!request.place_by_memory) return {};
   model::Placement placement =
       model::PlaceByMemory(request.model_dir, Plan::SessionOf(request), tokens, request.record, last_layer);
@@ -551,7 +551,7 @@ CaptureResult CaptureWith(const CaptureRequest& request, ModelInUse* in_use, con
     layout.facts[slot].sinks = model->config().layers[static_cast<size_t>(layout.layers[slot])].sinks;
   model->Rewind(0);
   model->UseAttention(request.attention);
-  model->EndBehind(plan.last_layer());
+  model->EndBehind(plan.last_layer().value_or(model->config().num_layers - 1));
   // Layers that were placed for a batch's longest prompt have room for its cache, and none for growing by doubling.
   model->Reserve(in_use->placement.layers.empty() ? layout.max_tokens
                                                   : std::max(in_use->most_tokens, layout.max_tokens));

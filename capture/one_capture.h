@@ -24,15 +24,15 @@ struct ModelInUse {
   std::optional<model::Tokenizer> tokenizer;  // none of a prompt of ids whose tokenizer cannot be read
   std::string why_no_texts;                   // in a sentence, of such a one
   std::unique_ptr<model::Transformer> transformer;
-  int64_t most_tokens = 0;     // of the longest prompt that was planned, and what is generated
-  int32_t last_layer = 0;      // of the prompts that were planned, behind which passes end: the options decide it
-  model::Placement placement;  // of a model whose layers were placed by memory
+  int64_t most_tokens = 0;            // of the longest prompt that was planned, and what is generated
+  std::optional<int32_t> last_layer;  // of the prompts that were planned, as a CapturePlan's: the options decide it
+  model::Placement placement;         // of a model whose layers were placed by memory
   std::string weights_sha256;
 };
 
-// Where the layers lie of a request that places them by memory, for so many tokens and passes that end behind
-// `last_layer`; else empty. Throws DeviceError, UsageError where a method would compute on several devices.
-model::Placement PlaceLayers(const CaptureRequest& request, int64_t tokens, int32_t last_layer);
+// Where the layers lie of a request that places them by memory, for so many tokens and a CapturePlan's `last_layer`;
+// else empty. Throws DeviceError, UsageError where a method would compute on several devices.
+model::Placement PlaceLayers(const CaptureRequest& request, int64_t tokens, std::optional<int32_t> last_layer);
 
 // What a capture will record; refuses what it refuses before it reads a weight.
 CapturePlan PlanWith(const CaptureRequest& request, ModelInUse* in_use);

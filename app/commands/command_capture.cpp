@@ -392,7 +392,7 @@ void AddCaptureCommand(CLI::App& app, Action& action) {
       ->add_option("--record-plan", arguments->plan,
                    std::string("Read what to record from a file: {\"format\": \"") + kRecordPlanFormat +
                        "\", \"layers\": [0, 1], \"rows\": \"last:16\", ..} with the keys layers, heads or kv_heads, "
-                       "rows, points (of --record), decode and dtype; command-line options take precedence")
+                       "rows, points (of --record), decode, files and dtype; command-line options take precedence")
       ->type_name("FILE.json");
   command->add_flag(
       "--dry-run", arguments->dry_run,

@@ -35,27 +35,27 @@ struct Weights {
   double held = 0, met = 0;
 };
 
-Weights WeightsOf(const model::ModelConfig& config, const model::CheckpointSummary& summary, size_t num_run) {
+Weights WeightsOf(const model::ModelConfig& config, const model::CheckpointSummary& summary, size_t num_run,
+                  bool with_logits) {
   const model::ExpertRules& experts = config.experts;
   const double expert = 3.0 * config.hidden_size * experts.inner_size;  // gate, up and down
   const double of_layer = experts.num_experts * expert;
   const double all_experts = static_cast<double>(std::ranges::count(experts.layers, true)) * of_layer;
-  // MXFP4 stores two numbers in a byte and a scale for 32 of them, and they are counted as bytes.
-  const double stored_experts = experts.mxfp4 ? all_experts * (1.0 / 2 + 1.0 / 32) : all_experts;
-  const double others = std::max(0.0, static_cast<double>(summary.num_parameters) - stored_experts);
+  // MXFP4 stores two numbers in a byte and a scale, another byte, for 32 of them; two numbers are counted for each.
+  const double counted = experts.mxfp4 ? 1 + 1.0 / 16 : 1;
+  const double others = std::max(0.0, static_cast<double>(summary.used_numbers) - counted * all_experts);
   // Embeddings are looked up, and the head is multiplied with the last token alone.
   const double table = static_cast<double>(config.vocabulary_size) * config.embedding_size;
   const double tables = table * (config.has_head && !config.tied_embeddings ? 2 : 1);
   double held = others + all_experts, met = others - tables;
-  if (num_run < config.layers.size()) held -= tables - table;
+  if (!with_logits) held -= tables - table;
   for (size_t layer = 0; layer < config.layers.size(); ++layer) {
     const bool has_experts = !experts.layers.empty() && experts.layers[layer];
     if (layer < num_run) {
       if (has_experts) met += experts.per_token * expert;
       continue;
     }
-    // A layer's packed numbers are counted two for a byte, and so are their scales.
-    const double in_layer = has_experts ? of_layer * (experts.mxfp4 ? 1 + 1.0 / 16 : 1) : 0;
+    const double in_layer = has_experts ? counted * of_layer : 0;
     const double beside = std::max(0.0, static_cast<double>(summary.layer_numbers[layer]) - in_layer);
     met -= beside;
     held -= beside + (has_experts ? of_layer : 0);
@@ -79,7 +79,7 @@ CaptureCost CostOf(const model::ModelConfig& config, const model::CheckpointSumm
   const auto bytes = static_cast<double>(number_bytes);
   const int64_t tokens = lengths.prompt_tokens + lengths.decode_tokens;
   const std::span<const model::AttentionLayer> layers = model::LayersRun(config, lengths.last_layer);
-  const Weights weights = WeightsOf(config, summary, layers.size());
+  const Weights weights = WeightsOf(config, summary, layers.size(), /*with_logits=*/!lengths.last_layer);
   const double head = static_cast<double>(config.vocabulary_size) * config.hidden_size;
   CaptureCost cost;
   cost.prompt_operations = 2 * weights.met * static_cast<double>(lengths.prompt_tokens);

@@ -20,7 +20,7 @@ struct CaptureLengths {
   int32_t chunk_tokens = 1024;                       // of the prompt's passes
   std::span<const model::CapturePoint> points = {};  // recorded beside q, k and v; for the call
   std::span<const Device> layer_devices = {};        // where they are several; for the call
-  std::optional<int32_t> last_layer = {};            // behind which passes end; without one, the model's
+  std::optional<int32_t> last_layer = {};            // as a CapturePlan's
 };
 
 struct CaptureCost {

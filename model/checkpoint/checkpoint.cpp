@@ -114,7 +114,15 @@ std::string Checkpoint::FileOf(const TensorEntry& entry) const {
 }
 
 void Checkpoint::Skip(std::string_view prefix) {
-  for (auto at = unread_.lower_bound(prefix); at != unread_.end() && at->starts_with(prefix);) at = unread_.erase(at);
+  for (auto at = places_.lower_bound(prefix); at != places_.end() && at->first.starts_with(prefix); ++at)
+    SkipOne(at->first);
+}
+
+void Checkpoint::SkipOne(std::string_view name) {
+  const auto at = places_.find(name);
+  if (at == places_.end()) return;
+  skipped_.insert(at->first);
+  unread_.erase(at->first);
 }
 
 void Checkpoint::RefuseUnread() const {
@@ -142,7 +150,7 @@ template <typename Count>
 int64_t Checkpoint::SumUnder(std::string_view prefix, const Count& count) const {
   int64_t total = 0;
   for (auto at = places_.lower_bound(prefix); at != places_.end() && at->first.starts_with(prefix); ++at)
-    total += count(files_[at->second.file].entries()[at->second.entry]);
+    if (!skipped_.contains(at->first)) total += count(files_[at->second.file].entries()[at->second.entry]);
   return total;
 }
 
@@ -161,14 +169,6 @@ int64_t Checkpoint::BytesUnder(std::string_view prefix) const {
 int64_t Checkpoint::Bytes() const {
   int64_t total = 0;
   for (const SafetensorsFile& file : files_) total += file.file().size();
-  return total;
-}
-
-int64_t Checkpoint::TensorBytes() const {
-  int64_t total = 0;
-  for (const SafetensorsFile& file : files_) {
-    for (const TensorEntry& entry : file.entries()) total += entry.end - entry.begin;
-  }
   return total;
 }
 
@@ -194,15 +194,17 @@ std::string Checkpoint::WeightsSha256(const std::stop_token& stop) const {
   return hash.HexDigest();
 }
 
-CheckpointSummary Summarize(const Checkpoint& checkpoint, const ModelConfig& config) {
+CheckpointSummary Summarize(Checkpoint* checkpoint, const ModelConfig& config) {
+  SkipUnused(checkpoint, config);
   CheckpointSummary summary;
   summary.model_type = config.model_type;
-  summary.dtype = checkpoint.MainDType();
-  summary.num_parameters = checkpoint.NumParameters();
+  summary.dtype = checkpoint->MainDType();
+  summary.num_parameters = checkpoint->NumParameters();
+  summary.used_numbers = checkpoint->NumbersUnder("");
   for (int32_t layer = 0; layer < config.num_layers; ++layer)
-    summary.layer_numbers.push_back(checkpoint.NumbersUnder(LayerPrefix(checkpoint, *config.family, layer)));
-  summary.bytes = checkpoint.Bytes();
-  summary.num_files = checkpoint.NumFiles();
+    summary.layer_numbers.push_back(checkpoint->NumbersUnder(LayerPrefix(*checkpoint, *config.family, layer)));
+  summary.bytes = checkpoint->Bytes();
+  summary.num_files = checkpoint->NumFiles();
   summary.num_layers = config.num_layers;
   summary.num_qo_heads = config.num_qo_heads;
   summary.num_kv_heads = config.num_kv_heads;
@@ -222,8 +224,8 @@ CheckpointSummary Summarize(const Checkpoint& checkpoint, const ModelConfig& con
 
 CheckpointSummary ReadCheckpointSummary(const std::string& model_dir, bool with_hash, const std::stop_token& stop) {
   const ModelConfig config = ReadModelConfig(model_dir);
-  const Checkpoint checkpoint(model_dir);
-  CheckpointSummary summary = Summarize(checkpoint, config);
+  Checkpoint checkpoint(model_dir);
+  CheckpointSummary summary = Summarize(&checkpoint, config);
   if (with_hash) summary.weights_sha256 = checkpoint.WeightsSha256(stop);
   return summary;
 }

@@ -103,13 +103,6 @@ class LayerCheck {
     Tensor(names.output_scale, {hidden});
   }
 
-  // What a file may hold of a layer that reads another one's keys and values.
-  void Unused(std::initializer_list<std::string_view> names) const {
-    for (const std::string_view name : names) {
-      for (const char* kind : {".weight", ".bias"}) checkpoint_->Find(prefix_ + std::string(name) + kind);
-    }
-  }
-
   // Of q, or of k.
   void HeadNorm(std::string_view name, int64_t heads) const {
     if (name.empty() || facts_.qk_norm == QkNorm::kNone) return;
@@ -132,9 +125,7 @@ class LayerCheck {
     switch (family_.qkv_layout) {
       case QkvLayout::kApart:
         Projection(names.q, q_rows, hidden, config_.qkv_bias);
-        if (facts_.kv_layer >= 0) {
-          Unused({names.k, names.v, names.k_norm});
-        } else {
+        if (facts_.kv_layer < 0) {
           Projection(names.k, k_rows, hidden, config_.qkv_bias);
           if (!facts_.v_is_projected_k) Projection(names.v, v_rows, hidden, config_.qkv_bias);
         }
@@ -309,22 +300,45 @@ bool HasPackedExperts(const Checkpoint& checkpoint, const Family& family, const 
   return checkpoint.Has(prefix + std::string(names.packed_down));
 }
 
-bool LoadsHead(const ModelConfig& config, size_t num_layers) {
-  return config.has_head && !config.tied_embeddings && num_layers == config.layers.size();
+bool LoadsHead(const ModelConfig& config, bool with_logits) {
+  return config.has_head && !config.tied_embeddings && with_logits;
 }
 
 bool HasSinks(const Family& family, const AttentionLayer& layer) {
   return !family.layer.sinks.empty() && !layer.other_mixer && (layer.window > 0 || !family.sinks_of_windows);
 }
 
+void SkipUnused(Checkpoint* checkpoint, const ModelConfig& config) {
+  const Family& row = *config.family;
+  const auto skip = [&](const std::string& prefix, std::string_view name) {
+    if (!name.empty()) checkpoint->SkipOne(prefix + std::string(name));
+  };
+  // transformers ignores a copy of the head as well.
+  if (config.tied_embeddings) checkpoint->SkipOne(HeadName(*checkpoint, row) + ".weight");
+  // Old checkpoints hold RoPE's frequencies and masks, which follow from config.json.
+  for (const std::string_view name : row.derived_of_model) skip(WeightPrefix(*checkpoint, row), name);
+  for (int32_t layer = 0; layer < config.num_layers; ++layer) {
+    const std::string prefix = LayerPrefix(*checkpoint, row, layer);
+    for (const std::string_view name : row.derived) skip(prefix, name);
+    if (config.layers[static_cast<size_t>(layer)].kv_layer < 0) continue;
+    for (const std::string_view name : {row.layer.k, row.layer.v, row.layer.k_norm}) {
+      for (const char* kind : {".weight", ".bias"}) skip(prefix, std::string(name) + kind);
+    }
+  }
+  for (int32_t layer = 0; layer < config.num_skipped_layers; ++layer)
+    checkpoint->Skip(LayerPrefix(*checkpoint, row, config.num_layers + layer));
+  for (const std::string_view prefix : row.skipped)
+    if (!prefix.empty()) checkpoint->Skip(prefix);
+}
+
 void CheckWeights(Checkpoint* checkpoint, const ModelConfig& config) {
+  SkipUnused(checkpoint, config);
   const Family& row = *config.family;
   const std::string prefix = WeightPrefix(*checkpoint, row);
   const auto require = [&](std::string_view name, const std::vector<int64_t>& shape) {
     Require(checkpoint, prefix + std::string(name), shape);
   };
   const std::vector<int64_t> table = {config.vocabulary_size, config.embedding_size};
-  const std::string head = HeadName(*checkpoint, row) + ".weight";
   require(std::string(row.embedding) + ".weight", table);
   if (!row.position_embedding.empty()) {
     require(std::string(row.position_embedding) + ".weight",
@@ -355,24 +369,8 @@ void CheckWeights(Checkpoint* checkpoint, const ModelConfig& config) {
       require(whole, {config.hidden_size, config.hidden_size});
     }
   }
-  // A tied checkpoint may still hold a copy of the head; transformers ignores it, and so it is not an unread tensor.
-  if (config.tied_embeddings) {
-    checkpoint->Find(head);
-  } else if (config.has_head) {
-    Require(checkpoint, head, table);
-  }
+  if (config.has_head && !config.tied_embeddings) Require(checkpoint, HeadName(*checkpoint, row) + ".weight", table);
   for (int32_t layer = 0; layer < config.num_layers; ++layer) LayerCheck(checkpoint, config, layer).Run();
-  // Old checkpoints hold RoPE's frequencies and masks, which follow from config.json.
-  for (int32_t layer = 0; layer < config.num_layers; ++layer) {
-    for (const std::string_view name : row.derived)
-      if (!name.empty()) checkpoint->Find(LayerPrefix(*checkpoint, row, layer) + std::string(name));
-  }
-  for (const std::string_view name : row.derived_of_model)
-    if (!name.empty()) checkpoint->Find(prefix + std::string(name));
-  for (int32_t layer = 0; layer < config.num_skipped_layers; ++layer)
-    checkpoint->Skip(LayerPrefix(*checkpoint, row, config.num_layers + layer));
-  for (const std::string_view skipped : row.skipped)
-    if (!skipped.empty()) checkpoint->Skip(skipped);
   checkpoint->RefuseUnread();
 }
 

@@ -27,12 +27,15 @@ bool PacksInputsFirst(Checkpoint* checkpoint, const ModelConfig& config, const s
 // Whether a layer's experts stand in one tensor; `prefix`: the layer's.
 bool HasPackedExperts(const Checkpoint& checkpoint, const Family& family, const std::string& prefix);
 
-// Whether the output head is a weight that a model of the first `num_layers` layers reads: without all of them there
-// are no logits.
-bool LoadsHead(const ModelConfig& config, size_t num_layers);
+// Whether the output head is a weight that is read: nothing but logits needs it.
+bool LoadsHead(const ModelConfig& config, bool with_logits);
 
 // Whether a layer has a logit for each head that joins its softmax.
 bool HasSinks(const Family& family, const AttentionLayer& layer);
+
+// Skips what a folder may hold beside the weights that headscope runs: layers that predict further tokens, towers for
+// images, a copy of tied embeddings, keys of layers that read another one's, and what follows from config.json.
+void SkipUnused(Checkpoint* checkpoint, const ModelConfig& config);
 
 // Looks up every weight that `config` implies, which all count as used from then on. Throws BadInputError naming one
 // that is missing, has another shape or a dtype that is not read, and one that is no part of the architecture. Reads no

@@ -37,14 +37,15 @@ Decoder::Decoder(const std::string& model_dir, const SessionOptions& options, co
   FindPlaces(options);
   SetTorchThreads(options.num_threads);
   Checkpoint checkpoint(model_dir);
-  checkpoint_summary = Summarize(checkpoint, config);
+  checkpoint_summary = Summarize(&checkpoint, config);
   types = ChooseNumberTypes(options.dtype, checkpoint_summary.dtype, FirstDevice());
   std::vector<at::Device> layer_devices;
   for (const size_t place : place_of_layer) layer_devices.push_back(places[place].device);
   is_read.resize(config.layers.size());
   for (const AttentionLayer& layer : config.layers)
     if (layer.kv_layer >= 0) is_read[static_cast<size_t>(layer.kv_layer)] = true;
-  weights = LoadWeights(&checkpoint, &config, ScalarTypeOf(types.compute), layer_devices, progress, stop_loading);
+  weights = LoadWeights(&checkpoint, &config, ScalarTypeOf(types.compute), layer_devices,
+                        /*with_logits=*/!options.last_layer, progress, stop_loading);
   RunFirst(weights.layers.size());
 }
 

@@ -236,14 +236,15 @@ double PassBytes(const ModelConfig& config, int64_t number_bytes, int64_t rows, 
   return (4.0 * config.hidden_size + inputs + states) * bytes * static_cast<double>(rows) + widest;
 }
 
-ModelSizes SizesOf(const Checkpoint& checkpoint, const ModelConfig& config, int64_t number_bytes, int64_t tokens,
+ModelSizes SizesOf(Checkpoint* checkpoint, const ModelConfig& config, int64_t number_bytes, int64_t tokens,
                    int64_t pass_tokens, std::span<const CapturePoint> points, std::optional<int32_t> last_layer) {
   const auto num_loaded = static_cast<int32_t>(LayersRun(config, last_layer).size());
   const Family& family = *config.family;
+  SkipUnused(checkpoint, config);
   ModelSizes sizes;
-  int64_t ends = checkpoint.NumbersUnder("");
-  for (int32_t layer = 0; layer < config.num_layers + config.num_skipped_layers; ++layer) {
-    const int64_t numbers = checkpoint.NumbersUnder(LayerPrefix(checkpoint, family, layer));
+  int64_t ends = checkpoint->NumbersUnder("");
+  for (int32_t layer = 0; layer < config.num_layers; ++layer) {
+    const int64_t numbers = checkpoint->NumbersUnder(LayerPrefix(*checkpoint, family, layer));
     ends -= numbers;
     if (layer >= num_loaded) continue;
     const AttentionLayer& facts = config.layers[static_cast<size_t>(layer)];
@@ -251,8 +252,8 @@ ModelSizes SizesOf(const Checkpoint& checkpoint, const ModelConfig& config, int6
                                                  : CachedNumbers(config, facts) * tokens * number_bytes;
     sizes.layers.push_back(numbers * number_bytes + remembered);
   }
-  if (!LoadsHead(config, sizes.layers.size()))
-    ends -= checkpoint.NumbersUnder(HeadName(checkpoint, family) + ".weight");
+  if (!LoadsHead(config, /*with_logits=*/!last_layer))
+    ends -= checkpoint->NumbersUnder(HeadName(*checkpoint, family) + ".weight");
   sizes.ends = ends * number_bytes;
   sizes.shared = SharedKeysOf(config, number_bytes, tokens, last_layer);
   const int64_t rows = config.family->causal ? std::min(pass_tokens, tokens) : tokens;
@@ -270,13 +271,13 @@ MachineRooms DeviceRooms() {
 }
 
 Placement PlaceByMemory(const std::string& model_dir, const SessionOptions& options, int64_t tokens,
-                        std::span<const CapturePoint> points, int32_t last_layer) {
+                        std::span<const CapturePoint> points, std::optional<int32_t> last_layer) {
   const ModelConfig config = ReadModelConfig(model_dir);
-  const Checkpoint checkpoint(model_dir);
+  Checkpoint checkpoint(model_dir);
   auto [rooms, passed_over] = DeviceRooms();
   const bool in_bf16 = options.dtype.value_or(TypeByItself(checkpoint.MainDType())) == ElementType::kBFloat16;
   const auto sizes = [&](int64_t number_bytes) {
-    return SizesOf(checkpoint, config, number_bytes, tokens, options.chunk_tokens, points, last_layer);
+    return SizesOf(&checkpoint, config, number_bytes, tokens, options.chunk_tokens, points, last_layer);
   };
   // By itself a bf16 model is bf16 where a GPU has a part of it, and fp32 where the CPU has all of it.
   const ModelSizes usual = sizes(in_bf16 ? 2 : 4);

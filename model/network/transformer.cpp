@@ -45,7 +45,10 @@ class TorchTransformer final : public Transformer {
   bool IsRecurrent() const { return decoder_.config.mixer.kernel > 0; }
   void Refeed(const std::stop_token& stop);
 
-  bool RunsAll() const { return decoder_.num_run == decoder_.config.layers.size(); }
+  bool GivesLogits() const {
+    const bool has_head = !decoder_.config.has_head || decoder_.weights.head.defined();
+    return has_head && decoder_.num_run == decoder_.config.layers.size();
+  }
 
   Decoder decoder_;
 };
@@ -56,7 +59,8 @@ std::vector<float> TorchTransformer::Forward(std::span<const int32_t> tokens, Lo
   if (m.stale) Refeed(stop);
   m.stop = stop;
   if (tokens.empty()) throw std::invalid_argument("a forward pass needs at least one token");
-  if (logits != LogitsOf::kNone && !RunsAll()) throw std::invalid_argument("logits need all of the layers");
+  if (logits != LogitsOf::kNone && !GivesLogits())
+    throw std::invalid_argument("logits need all of the layers and the head");
   const auto rows = static_cast<int64_t>(tokens.size());
   if (m.length + rows > m.config.max_positions) {
     throw UsageError({.problem = "the prompt needs " + std::to_string(m.length + rows) +

@@ -332,24 +332,25 @@ class LayerLoader {
   const bool has_experts_;
 };
 
-// Of the tensors that are read: without a copy of tied embeddings and without layers that nothing runs.
-int64_t BytesToRead(const Checkpoint& checkpoint, const ModelConfig& config, size_t num_layers) {
+// Of the tensors that are read: none of layers that nothing runs, and of the head where it is asked for.
+int64_t BytesToRead(const Checkpoint& checkpoint, const ModelConfig& config, size_t num_layers, bool with_logits) {
   const Family& row = *config.family;
-  int64_t bytes = checkpoint.TensorBytes();
-  for (int32_t layer = static_cast<int32_t>(num_layers); layer < config.num_layers + config.num_skipped_layers; ++layer)
+  int64_t bytes = checkpoint.BytesUnder("");
+  for (auto layer = static_cast<int32_t>(num_layers); layer < config.num_layers; ++layer)
     bytes -= checkpoint.BytesUnder(LayerPrefix(checkpoint, row, layer));
-  if (!LoadsHead(config, num_layers)) bytes -= checkpoint.BytesUnder(HeadName(checkpoint, row) + ".weight");
+  if (!LoadsHead(config, with_logits)) bytes -= checkpoint.BytesUnder(HeadName(checkpoint, row) + ".weight");
   return bytes;
 }
 
 }  // namespace
 
 ModelWeights LoadWeights(Checkpoint* checkpoint, ModelConfig* config, at::ScalarType type,
-                         const std::vector<at::Device>& layer_devices, const ProgressFunction& progress,
-                         const std::stop_token& stop) {
+                         const std::vector<at::Device>& layer_devices, bool with_logits,
+                         const ProgressFunction& progress, const std::stop_token& stop) {
   CheckWeights(checkpoint, *config);
   const size_t num_layers = layer_devices.size();
-  Loader loader(checkpoint, type, layer_devices.front(), BytesToRead(*checkpoint, *config, num_layers), progress, stop);
+  Loader loader(checkpoint, type, layer_devices.front(), BytesToRead(*checkpoint, *config, num_layers, with_logits),
+                progress, stop);
   const Family& row = *config->family;
   const std::string prefix = WeightPrefix(*checkpoint, row);
   const auto load = [&](std::string_view name, const char* kind = ".weight") {
@@ -378,7 +379,7 @@ ModelWeights LoadWeights(Checkpoint* checkpoint, ModelConfig* config, at::Scalar
     weights.spread.push_back({load(row.altup.spread, (std::to_string(further) + ".weight").c_str()), {}});
     weights.gather.push_back({load(row.altup.gather, (std::to_string(further) + ".weight").c_str()), {}});
   }
-  if (LoadsHead(*config, num_layers))
+  if (LoadsHead(*config, with_logits))
     weights.head = loader.Load(HeadName(*checkpoint, row) + ".weight");
   else if (config->tied_embeddings)
     weights.head = weights.embedding;

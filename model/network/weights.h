@@ -124,9 +124,9 @@ struct ModelWeights {
 // the checkpoint must be used. What attention must know of a layer and stands among the weights goes into `config`.
 // Throws BadInputError; CancelledError.
 // layer_devices: one for each of the first layers, which alone are read; what lies before and behind them is with the
-// first, and the head is read with all of the layers only.
+// first. A head that is not the embeddings is read for logits alone.
 ModelWeights LoadWeights(Checkpoint* checkpoint, ModelConfig* config, at::ScalarType type,
-                         const std::vector<at::Device>& layer_devices, const ProgressFunction& progress,
-                         const std::stop_token& stop);
+                         const std::vector<at::Device>& layer_devices, bool with_logits,
+                         const ProgressFunction& progress, const std::stop_token& stop);
 
 }  // namespace headscope::model

@@ -25,7 +25,7 @@ model::ModelConfig Config() {
 
 model::CheckpointSummary Summary(int64_t parameters) {
   model::CheckpointSummary summary;
-  summary.num_parameters = parameters;
+  summary.used_numbers = parameters;
   summary.dtype = "BF16";
   return summary;
 }
@@ -82,8 +82,8 @@ TEST(CaptureCost, AMixtureMultipliesTheExpertsThatATokenChooses) {
   const double expert = 3.0 * 32 * 20, attention = 2 * AttentionOperations(config.layers[0], 10);
   const auto stored = static_cast<int64_t>(10000 + 8 * expert);
   EXPECT_DOUBLE_EQ(Operations(config, stored, 10), 2 * (10000 - 3200 + 2 * expert) * 10 + attention);
-  config.experts.mxfp4 = true;  // stored as half a byte a number, and a byte for 32 of them
-  const auto packed = static_cast<int64_t>(10000 + 8 * expert / 2 + 8 * expert / 32);
+  config.experts.mxfp4 = true;  // stored as half a byte a number, and a byte for 32 of them, each counted as two
+  const auto packed = static_cast<int64_t>(10000 + 8 * expert + 8 * expert / 16);
   EXPECT_DOUBLE_EQ(Operations(config, packed, 10), 2 * (10000 - 3200 + 2 * expert) * 10 + attention);
   const int64_t plain = CostOf(Config(), Summary(10000), {10, 0, 1024}, 4).model_bytes;
   EXPECT_EQ(CostOf(config, Summary(packed), {10, 0, 1024}, 4).model_bytes - plain,
@@ -137,10 +137,11 @@ TEST(CaptureCost, LayersAboveTheLastThatIsRunTakeNothing) {
   const auto less = [&] { return cost({}, 2000).model_bytes - cost(0, 2000).model_bytes; };
   EXPECT_EQ(less(), cache + second);
   config.tied_embeddings = false;
-  EXPECT_EQ(less(), cache + second + 4 * 3200) << "without all layers there is no head";
+  EXPECT_EQ(less(), cache + second + 4 * 3200) << "without logits there is no head";
+  EXPECT_EQ(cost({}, 2000).model_bytes - cost(1, 2000).model_bytes, 4 * 3200) << "where all layers run, too";
   config.tied_embeddings = true;
   config.experts.mxfp4 = true;
-  summary.num_parameters = static_cast<int64_t>(10000 + 8 * expert / 2 + 8 * expert / 32);
+  summary.used_numbers = static_cast<int64_t>(10000 + 8 * expert + 8 * expert / 16);
   summary.layer_numbers[1] = static_cast<int64_t>(3000 + 8 * expert + 8 * expert / 16);
   EXPECT_DOUBLE_EQ(cost(0, 50).prompt_operations,
                    2.0 * (10000 - 3200 - 3000) * 50 + AttentionOperations(config.layers[0], 50));

@@ -160,8 +160,9 @@ TEST(Capture, LayersAboveThoseThatAreRecordedRunOnlyForTokensThatAreGenerated) {
     request.layers = {2, 0};
     request.decode_tokens = decode_tokens;
     const int32_t last = decode_tokens > 0 ? model::ReadModelConfig(request.model_dir).num_layers - 1 : 2;
-    EXPECT_EQ(PlanCapture(request).last_layer, last) << decode_tokens;
-    EXPECT_EQ(EstimateCapture(request).last_layer, last) << decode_tokens;
+    const std::optional<int32_t> planned = decode_tokens > 0 ? std::nullopt : std::optional(last);
+    EXPECT_EQ(PlanCapture(request).last_layer, planned) << decode_tokens;
+    EXPECT_EQ(EstimateCapture(request).last_layer, planned) << decode_tokens;
     NotesTheHighest attention;
     request.attention = &attention;
     int64_t loaded = 0;

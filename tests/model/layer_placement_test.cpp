@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <numeric>
+#include <optional>
 #include <random>
 #include <set>
 #include <stdexcept>
@@ -15,6 +17,7 @@
 #include "base/byte_text.h"
 #include "base/errors.h"
 #include "checkpoint_files.h"
+#include "model/transformer.h"
 #include "network/usable_rooms.h"
 
 namespace headscope::model {
@@ -128,12 +131,13 @@ TEST(LayerPlacement, ADeviceKeepsOneCopyOfTheKeysThatItsLayersShare) {
 TEST(LayerPlacement, SharedKeysAreCountedOnceForEachOtherDevice) {
   ModelConfig config = ReadModelConfig(ReferenceModel());
   ASSERT_EQ(config.num_layers, 10);
-  const Checkpoint checkpoint(ReferenceModel());
+  Checkpoint checkpoint(ReferenceModel());
   const int64_t keys = int64_t{2} * 1000 * config.num_kv_heads * 2 * config.head_dim;
-  const int64_t own = SizesOf(checkpoint, config, 2, 1000, 100).layers[5];
+  const int64_t own = SizesOf(&checkpoint, config, 2, 1000, 100).layers[5];
   for (const size_t layer : {5, 6, 7, 9}) config.layers[layer].kv_layer = 2;
-  const ModelSizes sizes = SizesOf(checkpoint, config, 2, 1000, 100);
-  EXPECT_EQ(sizes.layers[5], own - keys);
+  const ModelSizes sizes = SizesOf(&checkpoint, config, 2, 1000, 100);
+  const int64_t unread = int64_t{2} * config.hidden_size * config.num_kv_heads * 2 * config.head_dim;
+  EXPECT_EQ(sizes.layers[5], own - keys - unread) << "nor is there what makes them";
   EXPECT_EQ(sizes.shared[4].source, -1);
   EXPECT_EQ(sizes.shared[5].source, 2);
   EXPECT_EQ(sizes.shared[5].bytes, keys);
@@ -149,8 +153,8 @@ TEST(LayerPlacement, SharedKeysAreCountedOnceForEachOtherDevice) {
 
 TEST(LayerPlacement, SizesAreThoseOfTheWeightsAndTheCache) {
   const ModelConfig config = ReadModelConfig(ReferenceModel());
-  const Checkpoint checkpoint(ReferenceModel());
-  const ModelSizes sizes = SizesOf(checkpoint, config, 2, 1000, 100);
+  Checkpoint checkpoint(ReferenceModel());
+  const ModelSizes sizes = SizesOf(&checkpoint, config, 2, 1000, 100);
   ASSERT_EQ(sizes.layers.size(), static_cast<size_t>(config.num_layers));
   const int64_t cache = int64_t{2} * 1000 * config.num_kv_heads * 2 * config.head_dim;
   int64_t all = sizes.ends;
@@ -163,15 +167,15 @@ TEST(LayerPlacement, SizesAreThoseOfTheWeightsAndTheCache) {
   EXPECT_EQ(sizes.ends, 2 * (hidden * config.vocabulary_size + hidden)) << "tied tables and the last norm";
   EXPECT_EQ(ReadCheckpointSummary(ReferenceModel(), /*with_hash=*/false).layer_numbers,
             std::vector<int64_t>(sizes.layers.size(), weights));
-  EXPECT_GE(SizesOf(checkpoint, config, 2, 100000, 50000).pass, 40 * sizes.pass / 100);
+  EXPECT_GE(SizesOf(&checkpoint, config, 2, 100000, 50000).pass, 40 * sizes.pass / 100);
 }
 
 TEST(LayerPlacement, LayersAboveTheLastThatIsRunTakeNothing) {
   ModelConfig config = ReadModelConfig(ReferenceModel());
-  const Checkpoint checkpoint(ReferenceModel());
+  Checkpoint checkpoint(ReferenceModel());
   for (const size_t layer : {5, 6, 7, 9}) config.layers[layer].kv_layer = 2;
-  const ModelSizes all = SizesOf(checkpoint, config, 2, 1000, 100),
-                   run = SizesOf(checkpoint, config, 2, 1000, 100, {}, 5);
+  const ModelSizes all = SizesOf(&checkpoint, config, 2, 1000, 100),
+                   run = SizesOf(&checkpoint, config, 2, 1000, 100, {}, 5);
   const int64_t keys = int64_t{2} * 1000 * config.num_kv_heads * 2 * config.head_dim;
   ASSERT_EQ(run.layers.size(), 6U);
   for (size_t layer = 0; layer < run.layers.size(); ++layer) {
@@ -195,16 +199,41 @@ TEST(LayerPlacement, LayersAboveTheLastThatIsRunTakeNothing) {
 }
 
 // With a head of its own.
-TEST(LayerPlacement, WithoutTheLastLayersThereIsNoHead) {
+TEST(LayerPlacement, WithoutLogitsThereIsNoHead) {
   const std::string folder = HEADSCOPE_BINARY_DIR "/oracle/model/gpt_neox";
   const ModelConfig config = ReadModelConfig(folder);
   ASSERT_FALSE(config.tied_embeddings);
   ASSERT_GT(config.num_layers, 1);
-  const Checkpoint checkpoint(folder);
+  Checkpoint checkpoint(folder);
   const int64_t head = checkpoint.NumbersUnder("embed_out.weight");
   ASSERT_EQ(head, int64_t{config.vocabulary_size} * config.hidden_size);
-  const auto ends = [&](int32_t last_layer) { return SizesOf(checkpoint, config, 2, 100, 10, {}, last_layer).ends; };
-  EXPECT_EQ(ends(config.num_layers - 1) - ends(0), 2 * head);
+  const auto ends = [&](std::optional<int32_t> last_layer) {
+    return SizesOf(&checkpoint, config, 2, 100, 10, {}, last_layer).ends;
+  };
+  EXPECT_EQ(ends({}) - ends(config.num_layers - 1), 2 * head) << "where all layers run, too";
+  EXPECT_EQ(ends(config.num_layers - 1), ends(0));
+}
+
+// Layers that predict further tokens, towers for images, masks, keys that no layer reads: all of them were counted.
+TEST(LayerPlacement, WhatNothingReadsTakesNothing) {
+  for (const char* name : {"glm4_moe_lite_as_published", "gemma3_with_images", "gpt_neox_old_spelling", "gemma4",
+                           "gpt_oss_mxfp4", "llama_gqa"}) {
+    const std::string folder = HEADSCOPE_BINARY_DIR "/oracle/model/" + std::string(name);
+    const ModelConfig config = ReadModelConfig(folder);
+    const CheckpointSummary summary = ReadCheckpointSummary(folder, /*with_hash=*/false);
+    Progress last;
+    OpenTransformer(folder, {.dtype = ElementType::kFloat32}, [&](const Progress& progress) { last = progress; });
+    EXPECT_EQ(last.done, last.total) << name;
+    // Packed numbers are half a byte each, the others of these checkpoints fp32.
+    const double packed = std::string(name) == "gpt_oss_mxfp4" ? 3.0 * 4 * 3 * 64 * 32 * (1 + 1.0 / 16) : 0;
+    EXPECT_EQ(4 * (static_cast<double>(summary.used_numbers) - packed) + packed / 2, static_cast<double>(last.done))
+        << name;
+    Checkpoint checkpoint(folder);
+    const ModelSizes sizes = SizesOf(&checkpoint, config, 1, 0, 1);
+    EXPECT_EQ(std::accumulate(sizes.layers.begin(), sizes.layers.end(), sizes.ends), summary.used_numbers) << name;
+    const bool has_unused = std::string(name) != "llama_gqa" && packed == 0;
+    EXPECT_EQ(summary.used_numbers < summary.num_parameters, has_unused) << name;
+  }
 }
 
 TEST(LayerPlacement, ABrokenGpuIsPassedOver) {

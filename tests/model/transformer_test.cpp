@@ -222,6 +222,22 @@ TEST(Transformer, WeightsOfLayersThatAreNotRunAreNotRead) {
   EXPECT_GT(summary.layer_numbers[1] * number_bytes, 500'000) << "or the bounds above say nothing";
 }
 
+// Which logits alone need; it may be a tenth of a model.
+TEST(Transformer, AHeadIsReadForLogitsAlone) {
+  const std::string folder = kOracle + "llama_mha_untied";
+  const ModelConfig config = ReadModelConfig(folder);
+  ASSERT_FALSE(config.tied_embeddings);
+  const auto loaded = [&](std::optional<int32_t> last_layer) {
+    SessionOptions options;
+    options.last_layer = last_layer;
+    Progress last;
+    OpenTransformer(folder, options, [&](const Progress& progress) { last = progress; });
+    EXPECT_EQ(last.done, last.total);
+    return last.done;
+  };
+  EXPECT_EQ(loaded({}) - loaded(config.num_layers - 1), int64_t{4} * config.vocabulary_size * config.hidden_size);
+}
+
 // Layers on two places, in two runs and in turn: what moves between them, or is kept on both for layers that share
 // keys, changes nothing, in a prompt, in steps, and in tokens that were taken back. Both places are the CPU; two GPUs:
 // tests/extension/two_gpus_test.py.
@@ -315,7 +331,7 @@ TEST(Transformer, AModelWithoutItsLastLayersGivesTheNumbersOfTheFirst) {
       model->EndBehind(last_run);
       model->Forward(std::span(ids).first(25), LogitsOf::kNone, &sink);
       model->Forward(std::span(ids).subspan(25), LogitsOf::kNone, &sink);
-      if (last_layer && *last_layer < layers - 1) {
+      if (last_layer && (*last_layer < layers - 1 || !model->config().tied_embeddings)) {
         EXPECT_THROW(model->Forward(std::span(ids).first(1), LogitsOf::kLastToken), std::invalid_argument) << name;
         model->Rewind(0);
         EXPECT_THROW(model->EndBehind(*last_layer + 1), std::invalid_argument) << name;

@@ -114,4 +114,11 @@ def inside_gemma3n(weights, config):
     return {key.replace("model.", "model.language_model.", 1): weight for key, weight in weights.items()} | {"model.vision_tower.weight": torch.zeros(2, 2)}
 
 
-RENAMED = {"gemma3n": inside_gemma3n, "qwen3_vl_moe_as_published": experts_from_in, "qwen3_5_moe": packed_experts, "gpt2_hub_names": gpt2_hub_names, "qwen": qwen1, "chatglm": chatglm, "internlm2": internlm2, "yi": yi, "kimi_k2": kimi_k2, "gemma3_with_images_other_names": gemma3_other_names}
+def with_a_layer_that_predicts_further(weights, config):
+    """Which nothing runs."""
+    last = config["num_hidden_layers"] - 1
+    further = {key.replace(f"model.layers.{last}.", f"model.layers.{last + 1}."): torch.ones_like(weight) for key, weight in weights.items() if f"model.layers.{last}." in key}
+    return weights | further | {f"model.layers.{last + 1}.eh_proj.weight": torch.ones(config["hidden_size"], 2 * config["hidden_size"])}
+
+
+RENAMED = {"glm4_moe_lite_as_published": with_a_layer_that_predicts_further, "gemma3n": inside_gemma3n, "qwen3_vl_moe_as_published": experts_from_in, "qwen3_5_moe": packed_experts, "gpt2_hub_names": gpt2_hub_names, "qwen": qwen1, "chatglm": chatglm, "internlm2": internlm2, "yi": yi, "kimi_k2": kimi_k2, "gemma3_with_images_other_names": gemma3_other_names}

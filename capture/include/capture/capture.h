@@ -89,10 +89,11 @@ struct CaptureResult {
 struct CapturePlan {
   data::TraceLayout layout;  // the weights' fingerprint and sinks are not known yet
   int64_t num_prompt_tokens = 0;
-  int64_t num_rows = 0;             // query rows, those of decode steps too
-  int64_t bytes = 0;                // of tensors and tokens in all files; HDF5's own structures come on top
-  int32_t num_files = 1;            // that hold the trace
-  int32_t last_layer = 0;           // behind which passes end
+  int64_t num_rows = 0;   // query rows, those of decode steps too
+  int64_t bytes = 0;      // of tensors and tokens in all files; HDF5's own structures come on top
+  int32_t num_files = 1;  // that hold the trace
+  // Behind which passes end; without one, tokens are generated, which takes the whole model with its head.
+  std::optional<int32_t> last_layer = {};
   model::Placement placement = {};  // where the layers would lie, of a request that places them by memory
   std::string why_no_texts = {};    // as a CaptureResult's
 };

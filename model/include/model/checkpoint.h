@@ -28,17 +28,17 @@ class Checkpoint {
   void Read(const TensorEntry& entry, void* into, const std::stop_token& stop = {}) const;
   // Tensors whose names begin so are known and not needed.
   void Skip(std::string_view prefix);
+  void SkipOne(std::string_view name);
   // Throws BadInputError naming a tensor that nobody asked for: a model that we would run without one of its weights is
   // another model.
   void RefuseUnread() const;
 
   const std::string& model_dir() const { return model_dir_; }
   int64_t NumParameters() const;
-  // Of the tensors whose names begin so; two for each byte of packed ones.
+  // Of the tensors whose names begin so and that are not skipped; two for each byte of packed ones.
   int64_t NumbersUnder(std::string_view prefix) const;
   int64_t BytesUnder(std::string_view prefix) const;  // of the same tensors, as stored
   int64_t Bytes() const;                              // of the files
-  int64_t TensorBytes() const;                        // of the tensors in them
   int32_t NumFiles() const { return static_cast<int32_t>(files_.size()); }
   // The dtype that most parameters are stored in, such as "BF16"; empty where there are none.
   std::string MainDType() const;
@@ -51,17 +51,17 @@ class Checkpoint {
     size_t file = 0;
     size_t entry = 0;
   };
-  // `count` of each tensor whose name begins so, summed up.
+  // `count` of each tensor whose name begins so and that is not skipped, summed up.
   template <typename Count>
   int64_t SumUnder(std::string_view prefix, const Count& count) const;
 
   std::string model_dir_;
   std::vector<SafetensorsFile> files_;  // in the order of their names
   std::map<std::string, Place, std::less<>> places_;
-  std::set<std::string, std::less<>> unread_;
+  std::set<std::string, std::less<>> unread_, skipped_;
 };
 
-// Sizes for `headscope info` and the capture form, from an open checkpoint.
-CheckpointSummary Summarize(const Checkpoint& checkpoint, const ModelConfig& config);
+// Sizes for `headscope info` and the capture form, from an open checkpoint, which skips from then on what nothing uses.
+CheckpointSummary Summarize(Checkpoint* checkpoint, const ModelConfig& config);
 
 }  // namespace headscope::model

@@ -65,9 +65,9 @@ std::vector<PassedOver> TooSmall(const ModelSizes& sizes, std::span<const Device
                                  std::span<const Device> placed);
 
 // Of a model with numbers of so many bytes, a cache of so many tokens and passes of at most `pass_tokens`, of which
-// `points` are recorded, and which end behind `last_layer` (the model's, without one): neither those above nor the head
-// are loaded then. Reads no weight.
-ModelSizes SizesOf(const Checkpoint& checkpoint, const ModelConfig& config, int64_t number_bytes, int64_t tokens,
+// `points` are recorded, and which end behind `last_layer` without logits: neither the layers above nor the head are
+// loaded then. Without it: all of the model. Reads no weight, and has `checkpoint` skip what nothing uses.
+ModelSizes SizesOf(Checkpoint* checkpoint, const ModelConfig& config, int64_t number_bytes, int64_t tokens,
                    int64_t pass_tokens, std::span<const CapturePoint> points = {},
                    std::optional<int32_t> last_layer = {});
 
@@ -95,10 +95,10 @@ double PassBytes(const ModelConfig& config, int64_t number_bytes, int64_t rows, 
 MachineRooms DeviceRooms();
 
 // PlaceLayers of a checkpoint over DeviceRooms, for SessionOptions::layer_devices: with dtype and chunk_tokens of
-// `options`, room for `tokens` and for what `points` need, in passes that end behind `last_layer`. Throws
-// BadInputError, DeviceError.
+// `options`, room for `tokens` and for what `points` need, and `last_layer` as SizesOf has it. Throws BadInputError,
+// DeviceError.
 Placement PlaceByMemory(const std::string& model_dir, const SessionOptions& options, int64_t tokens,
-                        std::span<const CapturePoint> points, int32_t last_layer);
+                        std::span<const CapturePoint> points, std::optional<int32_t> last_layer);
 
 // "cuda:0 is not used: CUDA does not start (..); cuda:1 is not used: ..".
 std::string PassedOverText(std::span<const PassedOver> gpus);

@@ -22,9 +22,10 @@ class DenseExecutor;
 
 struct CheckpointSummary {
   std::string model_type;
-  std::string dtype;  // of most stored weights; empty where there are none
-  int64_t num_parameters = 0;
-  std::vector<int64_t> layer_numbers;  // of them each layer's; two for each byte of packed ones
+  std::string dtype;                   // of most stored weights; empty where there are none
+  int64_t num_parameters = 0;          // of all tensors in the files
+  int64_t used_numbers = 0;            // of the weights that the model runs with; two for each byte of packed ones
+  std::vector<int64_t> layer_numbers;  // of those each layer's
   int64_t bytes = 0;
   int32_t num_files = 0;
   int32_t num_layers = 0, num_qo_heads = 0, num_kv_heads = 0, head_dim = 0, hidden_size = 0, vocabulary_size = 0;
@@ -57,8 +58,8 @@ struct SessionOptions {
   std::vector<Device> layer_devices = {};
   // Asked for every call of dense attention; null: LibTorch attends to all of them. It serves one model at a time.
   std::shared_ptr<DenseExecutor> dense_executor = {};
-  // The last layer that is loaded; below the model's last, passes end behind it (Transformer::EndBehind), and of the
-  // layers above it and of the head no weight is read. Without one: the whole model.
+  // Where no logits are asked for, the last layer that is loaded: passes end behind it (Transformer::EndBehind), and of
+  // the layers above it and of a head that is not the embeddings no weight is read. Without one: the whole model.
   std::optional<int32_t> last_layer = {};
 };
 

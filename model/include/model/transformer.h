@@ -94,10 +94,11 @@ class Transformer {
   // Says that the passes up to that position are the chunks of one prompt, which positions that depend on its length
   // want to know (rope.h). Later passes, and all of them without this call, are steps of their own.
   virtual void BeginPrompt(int64_t end_position) = 0;
-  // Passes end behind that layer from now on, for a sink that wants nothing of those above: logits cannot be asked for
-  // (std::invalid_argument). The last one that is loaded: as at the start. While no token is fed, since the cache of
-  // the layers above has none of the tokens then (std::invalid_argument). Those layers have no cache: what was reserved
-  // is given back where the number of layers changes.
+  // Passes end behind that layer from now on, for a sink that wants nothing of those above: below the model's last one,
+  // or without a head (SessionOptions::last_layer), logits cannot be asked for (std::invalid_argument). The last one
+  // that is loaded: as at the start. While no token is fed, since the cache of the layers above has none of the tokens
+  // then (std::invalid_argument). Those layers have no cache: what was reserved is given back where the number of
+  // layers changes.
   virtual void EndBehind(int32_t layer) = 0;
   // Makes room for that many tokens at once, so that the cache is not copied while it grows.
   virtual void Reserve(int64_t num_tokens) = 0;
