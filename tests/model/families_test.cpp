@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every family's forward pass against transformers: logits, text, and every head's Q, K, V and log-sum-exp, on the tiny
-// random checkpoints that HEADSCOPE_FAMILY_ORACLE wrote into the folder HEADSCOPE_FAMILY_FOLDER.
+// Every family's forward pass against transformers: logits, text, every layer's hidden states, and every head's Q, K
+// and V at every capture point and its log-sum-exp, on the tiny random checkpoints that tests/oracle/model_logits.py
+// and family_groups.py wrote into the folder HEADSCOPE_FAMILY_FOLDER.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 #include <span>
 #include <stop_token>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "base/device.h"
@@ -95,6 +97,7 @@ class AllHeadsSink : public HeadSink {
  public:
   explicit AllHeadsSink(const ModelConfig& config) : config_(config), layers(static_cast<size_t>(config.num_layers)) {}
   bool Wants(int32_t) const override { return true; }
+  bool WantsPoint(CapturePoint) const override { return true; }
   void Take(const LayerHeads& heads) override {
     ASSERT_EQ(heads.type, ElementType::kFloat32);
     Layer& layer = layers[static_cast<size_t>(heads.layer)];
@@ -113,6 +116,17 @@ class AllHeadsSink : public HeadSink {
     read(heads.q, facts.num_qo_heads, facts.head_dim, &layer.q);
     read(heads.k, facts.num_kv_heads, facts.head_dim, &layer.k);
     read(heads.v, facts.num_kv_heads, facts.v_head_dim, &layer.v);
+    read(heads.residual, 1, config_.hidden_size, &layer.residual);
+    read(heads.q_projection, facts.num_qo_heads, facts.head_dim, &layer.q_projection);
+    read(heads.k_projection, facts.num_kv_heads, facts.head_dim, &layer.k_projection);
+    read(heads.q_pre_rope, facts.num_qo_heads, facts.head_dim, &layer.q_pre_rope);
+    read(heads.k_pre_rope, facts.num_kv_heads, facts.head_dim, &layer.k_pre_rope);
+    read(heads.head_outputs, facts.num_qo_heads, facts.v_head_dim, &layer.head_outputs);
+    read(heads.cache_k, facts.num_kv_heads, facts.head_dim, &layer.cache_k);
+    read(heads.cache_v, facts.num_kv_heads, facts.v_head_dim, &layer.cache_v);
+    read({heads.value_norms, heads.num_tokens, 1}, facts.num_qo_heads, 1, &layer.value_norms);
+    read({heads.value_norms_l1, heads.num_tokens, 1}, facts.num_qo_heads, 1, &layer.value_norms_l1);
+    read({heads.hidden_norms, heads.num_tokens, 1}, 1, 1, &layer.hidden_norms);
     for (int64_t t = 0; heads.selected != nullptr && t < heads.num_tokens; ++t) {
       const int32_t* row = heads.selected + t * heads.num_selected;
       layer.selected.emplace_back(row, row + heads.num_selected);
@@ -126,7 +140,10 @@ class AllHeadsSink : public HeadSink {
   }
   struct Layer {
     std::vector<std::vector<float>> q, k, v, lse;  // by head
-    std::vector<std::vector<int32_t>> selected;    // by row
+    std::vector<std::vector<float>> q_projection, k_projection, q_pre_rope, k_pre_rope, head_outputs, cache_k, cache_v,
+        value_norms, value_norms_l1;
+    std::vector<std::vector<float>> residual, hidden_norms;  // of no head
+    std::vector<std::vector<int32_t>> selected;              // by row
   };
 
  private:
@@ -154,14 +171,61 @@ double LogSumExp(const std::vector<float>& q, const std::vector<float>& k, const
   return std::log(sum);
 }
 
+// Takes the next numbers of what an oracle wrote, head by head, and compares them.
+class Wanted {
+ public:
+  explicit Wanted(const std::string& path) : numbers_(ReadArray<float>(path)) {}
+  bool AtEnd() const { return at_ == numbers_.size(); }
+  void Compare(const std::vector<std::vector<float>>& heads, const char* what, size_t layer) {
+    for (size_t head = 0; head < heads.size(); ++head) {
+      ASSERT_LE(at_ + heads[head].size(), numbers_.size()) << what;
+      const auto begin = numbers_.begin() + static_cast<std::ptrdiff_t>(at_);
+      at_ += heads[head].size();
+      ASSERT_LE(RelativeError(heads[head], {begin, numbers_.begin() + static_cast<std::ptrdiff_t>(at_)}), 1e-5)
+          << what << " of layer " << layer << " head " << head;
+    }
+  }
+
+ private:
+  std::vector<float> numbers_;
+  size_t at_ = 0;
+};
+
+// Those that transformers' modules had in the same passes, in the order of tests/oracle/watched_points.py.
+void ExpectPoints(const std::vector<AllHeadsSink::Layer>& layers, const ModelConfig& config, const std::string& file) {
+  Wanted wanted(file);
+  for (size_t number = 0; number < layers.size(); ++number) {
+    const AllHeadsSink::Layer& layer = layers[number];
+    if (config.layers[number].other_mixer) continue;
+    ASSERT_EQ(layer.residual.size(), 1U);
+    wanted.Compare(layer.residual, "residual", number);
+    wanted.Compare(layer.q_projection, "q_projection", number);
+    wanted.Compare(layer.k_projection, "k_projection", number);
+    wanted.Compare(layer.q_pre_rope, "q_pre_rope", number);
+    wanted.Compare(layer.k_pre_rope, "k_pre_rope", number);
+    wanted.Compare(layer.head_outputs, "head_outputs", number);
+    wanted.Compare(layer.value_norms, "value_norms", number);
+    wanted.Compare(layer.value_norms_l1, "value_norms_l1", number);
+    // The cache of the model's own holds what is recorded in any case.
+    EXPECT_EQ(layer.cache_k, layer.k) << number;
+    EXPECT_EQ(layer.cache_v, layer.v) << number;
+    const auto hidden = static_cast<size_t>(config.hidden_size);
+    for (size_t token = 0; token < layer.hidden_norms[0].size(); ++token) {
+      double square = 0;
+      for (const float x : std::span(layer.residual[0]).subspan(token * hidden, hidden)) square += double{x} * x;
+      EXPECT_NEAR(layer.hidden_norms[0][token], std::sqrt(square), 1e-5 * std::sqrt(square)) << number;
+    }
+  }
+  EXPECT_TRUE(wanted.AtEnd());
+}
+
 // A prompt in two chunks, then a token at a time: where positions depend on the length (dynamic, longrope), chunks must
 // not show, and keys stay as the step made them.
-TEST_P(TinyModel, GivesTheHeadsOfTransformersInPrefillAndDecode) {
-  const std::string folder = kOracle + GetParam();
+void ExpectHeadsLikeTransformers(const std::string& folder) {
   const auto prompt = ReadArray<int32_t>(folder + "/tokens.i32");
   const auto greedy = ReadArray<int32_t>(folder + "/greedy.i32");
   ASSERT_EQ(greedy.size(), 32U);
-  const auto wanted = ReadArray<float>(folder + "/heads.f32");
+  Wanted wanted(folder + "/heads.f32");
   const auto model = OpenTransformer(
       folder, {.dtype = ElementType::kFloat32, .device = kCpu, .chunk_tokens = 64, .num_threads = kThreads}, {});
   const ModelConfig& config = model->config();
@@ -172,24 +236,15 @@ TEST_P(TinyModel, GivesTheHeadsOfTransformersInPrefillAndDecode) {
   model->Forward(std::span(prompt).first(kFirstChunk), LogitsOf::kNone, &sink);
   model->Forward(std::span(prompt).subspan(kFirstChunk, kPrompt - kFirstChunk), LogitsOf::kNone, &sink);
   for (const int32_t& token : greedy) model->Forward(std::span(&token, 1), LogitsOf::kNone, &sink);
-  size_t at = 0;
   for (size_t layer = 0; layer < sink.layers.size(); ++layer) {
     const AllHeadsSink::Layer& found = sink.layers[layer];
     const AttentionLayer& facts = config.layers[layer];
     ASSERT_EQ(found.q.empty(), facts.other_mixer);
     if (facts.other_mixer) continue;
     const auto group = static_cast<size_t>(facts.num_qo_heads / facts.num_kv_heads);
-    for (const auto* heads : {&found.q, &found.k, &found.v}) {
-      const size_t head_size =
-          (kPrompt + greedy.size()) * static_cast<size_t>(heads == &found.v ? facts.v_head_dim : facts.head_dim);
-      for (const std::vector<float>& head : *heads) {
-        ASSERT_LE(at + head_size, wanted.size());
-        const auto begin = wanted.begin() + static_cast<std::ptrdiff_t>(at);
-        ASSERT_LE(RelativeError(head, {begin, begin + static_cast<std::ptrdiff_t>(head_size)}), 1e-5)
-            << "layer " << layer;
-        at += head_size;
-      }
-    }
+    wanted.Compare(found.q, "q", layer);
+    wanted.Compare(found.k, "k", layer);
+    wanted.Compare(found.v, "v", layer);
     for (size_t head = 0; head < found.q.size(); ++head) {
       for (size_t row = 0; row < found.lse[head].size(); ++row) {
         const double lse = LogSumExp(found.q[head], found.k[head / group], facts, head, row);
@@ -198,7 +253,8 @@ TEST_P(TinyModel, GivesTheHeadsOfTransformersInPrefillAndDecode) {
       }
     }
   }
-  EXPECT_EQ(at, wanted.size());
+  EXPECT_TRUE(wanted.AtEnd());
+  ExpectPoints(sink.layers, config, folder + "/points.f32");
   if (config.index.heads == 0) return;
   const auto sets = ReadArray<int32_t>(folder + "/selected.i32");
   std::vector<int32_t> found;
@@ -206,6 +262,40 @@ TEST_P(TinyModel, GivesTheHeadsOfTransformersInPrefillAndDecode) {
     for (const std::vector<int32_t>& row : layer.selected) found.insert(found.end(), row.begin(), row.end());
   EXPECT_EQ(found, sets);
 }
+
+TEST_P(TinyModel, GivesTheHeadsOfTransformersInPrefillAndDecode) {
+  ExpectHeadsLikeTransformers(kOracle + GetParam());
+}
+
+#ifdef HEADSCOPE_GROUPED_FAMILIES
+// A family whose heads share keys, and how many do.
+class GroupedModel : public ::testing::TestWithParam<std::tuple<std::string, int>> {};
+
+TEST_P(GroupedModel, GivesTheLogitsAndHeadsOfTransformers) {
+  const auto& [family, group] = GetParam();
+  const std::string folder = kOracle + "groups/" + family + "_" + std::to_string(group);
+  const ModelConfig config = ReadModelConfig(folder);
+  EXPECT_TRUE(std::ranges::any_of(config.layers, [&](const AttentionLayer& layer) {
+    return !layer.other_mixer && layer.num_qo_heads == group * layer.num_kv_heads;
+  }));
+  const auto tokens = ReadArray<int32_t>(folder + "/tokens.i32");
+  const auto logits = ReadArray<float>(folder + "/logits.f32");
+  ASSERT_FALSE(logits.empty());
+  for (const int32_t chunk : {1024, 25}) {
+    ModelSession session(
+        folder, {.dtype = ElementType::kFloat32, .device = kCpu, .chunk_tokens = chunk, .num_threads = kThreads});
+    EXPECT_LE(RelativeError(session.FeedAllLogits(tokens), logits), 1e-5) << "chunk " << chunk;
+  }
+  ExpectHeadsLikeTransformers(folder);
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, GroupedModel,
+                         ::testing::Combine(::testing::Values(HEADSCOPE_GROUPED_FAMILIES),
+                                            ::testing::Values(1, 2, 4, 7, 8)),
+                         [](const auto& model) {
+                           return std::get<0>(model.param) + "_" + std::to_string(std::get<1>(model.param));
+                         });
+#endif
 
 // q, k and v of every layer, and the hidden states, of one pass over the whole text.
 void ExpectEncoderLikeTransformers(const std::string& model_dir, const std::string& expected) {

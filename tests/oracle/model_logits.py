@@ -5,7 +5,8 @@
 
 Writes OUT_DIR/reference/{tokens.i32, logits.f32, greedy.i32} for the checkpoint, and for each of a row of tiny random models
 OUT_DIR/<name>/ with the checkpoint itself and the same files, and heads.f32: q, k after RoPE and v of every layer, [heads, tokens, head_dim] each, of the
-greedy text's last step with all its cache, which is k and v of every position as its own pass made them. OUT_DIR/models.json lists their names.
+greedy text's last step with all its cache, which is k and v of every position as its own pass made them, and points.f32: what the other capture points hold of
+it (watched_points.py). OUT_DIR/models.json lists their names.
 Everything in fp32, but for logits_bf16.f32 of the tiny models: those of the same model in bf16, whose distance from the fp32 ones is the yardstick of headscope's.
 """
 import copy
@@ -20,6 +21,7 @@ import torch
 import transformers
 from published_configs import rewrite_config, round_to_mxfp4
 from safetensors.torch import load_file, save_file
+from watched_points import WatchedPoints
 
 transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()
@@ -67,7 +69,7 @@ def gemma3(**options):
 def gemma3_with_images(**options):
     """The model that sees images as well; here it gets text. Its sizes of images are the least that make one."""
     sees = dict(hidden_size=16, intermediate_size=24, num_hidden_layers=1, num_attention_heads=2, image_size=28, patch_size=14, vision_use_head=False)
-    config = transformers.Gemma3Config(text_config=gemma3(num_attention_heads=8, num_key_value_heads=4, **options).config.to_dict(), vision_config=sees,
+    config = transformers.Gemma3Config(text_config=gemma3(**{"num_attention_heads": 8, "num_key_value_heads": 4, **options}).config.to_dict(), vision_config=sees,
                                        mm_tokens_per_image=4, image_token_index=96)
     return transformers.Gemma3ForConditionalGeneration(config)
 
@@ -160,9 +162,9 @@ def qwen35(**options):
         "layer_types": ["linear_attention", "full_attention", "linear_attention"], **options})
 
 
-def qwen35_with_images():
+def qwen35_with_images(**options):
     sees = dict(depth=1, hidden_size=16, intermediate_size=24, num_heads=2, out_hidden_size=48, num_position_embeddings=16)
-    return transformers.Qwen3_5ForConditionalGeneration(transformers.Qwen3_5Config(text_config=qwen35().to_dict(), vision_config=sees, **NO_IMAGE))
+    return transformers.Qwen3_5ForConditionalGeneration(transformers.Qwen3_5Config(text_config=qwen35(**options).to_dict(), vision_config=sees, **NO_IMAGE))
 
 
 def qwen35_moe(**options):
@@ -173,9 +175,9 @@ def qwen35_moe(**options):
     return transformers.Qwen3_5MoeTextConfig(**{**sizes, "num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 24, "shared_expert_intermediate_size": 20, **options})
 
 
-def qwen35_moe_with_images():
+def qwen35_moe_with_images(**options):
     sees = dict(depth=1, hidden_size=16, intermediate_size=24, num_heads=2, out_hidden_size=48, num_position_embeddings=16)
-    config = transformers.Qwen3_5MoeConfig(text_config=qwen35_moe().to_dict(), vision_config=sees, **NO_IMAGE)
+    config = transformers.Qwen3_5MoeConfig(text_config=qwen35_moe(**options).to_dict(), vision_config=sees, **NO_IMAGE)
     return transformers.Qwen3_5MoeForConditionalGeneration(config)
 
 
@@ -183,22 +185,22 @@ def qwen35_moe_with_images():
 NO_IMAGE = dict(image_token_id=1000, video_token_id=1001, vision_start_token_id=1002, vision_end_token_id=1003)
 
 
-def qwen2_with_images(kind, sees):
-    text = dict(**SIZES, num_attention_heads=6, num_key_value_heads=2, **rope(1e5, mrope_section=[1, 1, 2]))
+def qwen2_with_images(kind, sees, **options):
+    text = {**SIZES, "num_attention_heads": 6, "num_key_value_heads": 2, **rope(1e5, mrope_section=[1, 1, 2]), **options}
     config = getattr(transformers, f"{kind}Config")(text_config=text, vision_config=sees, **NO_IMAGE)
     return getattr(transformers, f"{kind}ForConditionalGeneration")(config)
 
 
-def qwen3_with_images():
+def qwen3_with_images(**options):
     sees = dict(depth=1, hidden_size=16, intermediate_size=24, num_heads=2, out_hidden_size=48, num_position_embeddings=16, deepstack_visual_indexes=[])
-    text = dict(**SIZES, num_attention_heads=8, num_key_value_heads=2, head_dim=16, **rope(1e5, mrope_section=[4, 2, 2], mrope_interleaved=True))
+    text = {**SIZES, "num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 16, **rope(1e5, mrope_section=[4, 2, 2], mrope_interleaved=True), **options}
     return transformers.Qwen3VLForConditionalGeneration(transformers.Qwen3VLConfig(text_config=text, vision_config=sees, **NO_IMAGE))
 
 
-def qwen3_moe_with_images():
+def qwen3_moe_with_images(**options):
     sees = dict(depth=1, hidden_size=16, intermediate_size=24, num_heads=2, out_hidden_size=48, num_position_embeddings=16, deepstack_visual_indexes=[])
-    text = dict(**SIZES, num_attention_heads=8, num_key_value_heads=2, head_dim=16, num_experts=6, num_experts_per_tok=2, moe_intermediate_size=24,
-                mlp_only_layers=[1], **rope(1e5, mrope_section=[4, 2, 2], mrope_interleaved=True))
+    text = {**SIZES, "num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 16, "num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 24,
+            "mlp_only_layers": [1], **rope(1e5, mrope_section=[4, 2, 2], mrope_interleaved=True), **options}
     return transformers.Qwen3VLMoeForConditionalGeneration(transformers.Qwen3VLMoeConfig(text_config=text, vision_config=sees, **NO_IMAGE))
 
 
@@ -221,10 +223,10 @@ def llama4(**options):
         "attn_scale": 0.7, **options})
 
 
-def llama4_with_images():
+def llama4_with_images(**options):
     sees = dict(hidden_size=16, intermediate_size=64, num_hidden_layers=1, num_attention_heads=2, image_size=28, patch_size=14, vision_output_dim=48,
                 projector_input_dim=48, projector_output_dim=48)
-    config = transformers.Llama4Config(text_config=llama4().to_dict(), vision_config=sees, image_token_index=1000, tie_word_embeddings=False)
+    config = transformers.Llama4Config(text_config=llama4(**options).to_dict(), vision_config=sees, image_token_index=1000, tie_word_embeddings=False)
     return transformers.Llama4ForConditionalGeneration(config)
 
 
@@ -246,9 +248,9 @@ def gemma4(**options):
         "use_double_wide_mlp": True, "final_logit_softcapping": 3.0, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, **options})
 
 
-def gemma4_with_images():
+def gemma4_with_images(**options):
     sees = dict(hidden_size=16, intermediate_size=24, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=2, head_dim=8)
-    config = transformers.Gemma4Config(text_config=gemma4().to_dict(), vision_config=sees, audio_config=None, tie_word_embeddings=True)
+    config = transformers.Gemma4Config(text_config=gemma4(**options).to_dict(), vision_config=sees, audio_config=None, tie_word_embeddings=True)
     return transformers.Gemma4ForConditionalGeneration(config)
 
 
@@ -492,12 +494,13 @@ def as_published(module, query, key, value):
 
 def write_heads(folder, model, tokens, greedy):
     """The prompt in one pass, then the greedy tokens one by one, with transformers' cache."""
-    kept, chosen = {}, {}
+    kept, chosen, attention = {}, {}, {}
 
     usual = model.config._attn_implementation  # eager where the scores are capped
 
     def keeping(module, query, key, value, attention_mask, **options):
         kept[module.layer_idx] = [tensor[0].clone() for tensor in as_published(module, query, key, value)]
+        attention[module.layer_idx] = module
         if options.get("indices") is not None:  # which eager and sdpa are handed as a mask
             indices = options.pop("indices")[0].long()
             hidden = torch.ones(indices.shape[0], key.shape[2], dtype=torch.bool).scatter(-1, indices, False)
@@ -509,6 +512,9 @@ def write_heads(folder, model, tokens, greedy):
     transformers.AttentionInterface.register("keeping", keeping)
     transformers.AttentionMaskInterface.register("keeping", transformers.masking_utils.ALL_MASK_ATTENTION_FUNCTIONS[usual])
     model.set_attn_implementation("keeping")
+    model(torch.tensor([tokens[:1]]), use_cache=False)  # which modules attend
+    points = WatchedPoints(model, attention)
+    chosen.clear()
     forget_lengths(model)
     recurrent = {"linear_attention", "conv", "indexed_attention"} & set(getattr(model.config.get_text_config(), "layer_types", None) or ())
     # A cache that knows of no window keeps every key.
@@ -517,6 +523,7 @@ def write_heads(folder, model, tokens, greedy):
     past = 0
     for piece in pieces:
         model(torch.tensor([piece]), past_key_values=cache, use_cache=True)
+        points.take(kept)
         for layer, heads in kept.items():
             queries.setdefault(layer, []).append(heads[0])
         for layer, indices in chosen.items():
@@ -530,6 +537,8 @@ def write_heads(folder, model, tokens, greedy):
         for layer in sorted(kept):
             for tensor in (torch.cat(queries[layer], 1), kept[layer][1], kept[layer][2]):
                 file.write(tensor.float().contiguous().numpy().tobytes())
+    with open(os.path.join(folder, "points.f32"), "wb") as file:
+        points.write(file)
     model.set_attn_implementation(usual)
 
 

@@ -98,7 +98,7 @@ def rewrite_config(folder, name, model):
     if name == "gemma4":  # as google publishes it
         text = config["text_config"]
         del text["per_layer_config"]
-        text |= {"global_head_dim": 24, "num_global_key_value_heads": None, "num_key_value_heads": 2}
+        text |= {"global_head_dim": 24, "num_global_key_value_heads": None, "num_key_value_heads": model.config.text_config.num_key_value_heads}
     if name == "smollm3_windows":
         for key in ("layer_types", "no_rope_layers"):
             del config[key]
