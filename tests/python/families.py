@@ -15,6 +15,10 @@ MLA = dict(
     q_lora_rank=16, kv_lora_rank=16, qk_nope_head_dim=8, qk_rope_head_dim=4, qk_head_dim=12, v_head_dim=10, num_key_value_heads=4, n_routed_experts=4, n_group=1, topk_group=1,
     n_shared_experts=1, num_experts_per_tok=2, moe_intermediate_size=16, first_k_dense_replace=1, head_dim=4,
 )  # fmt: skip
+QWEN35 = dict(
+    layer_types=["linear_attention", "full_attention"], linear_num_key_heads=2, linear_num_value_heads=2, linear_key_head_dim=8, linear_value_head_dim=8,
+    rope_parameters=dict(rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.5, mrope_section=[1, 1, 0], mrope_interleaved=True),
+)  # fmt: skip
 GPT2 = dict(n_embd=32, n_head=4, n_layer=2, n_positions=256, n_inner=48)
 
 # name: model_type, settings. Several names may stand for one family.
@@ -57,13 +61,8 @@ FAMILIES = {
         EXPERTS
         | dict(layer_types=["linear_attention", "full_attention"], linear_num_key_heads=2, linear_num_value_heads=2, linear_key_head_dim=8, linear_value_head_dim=8, shared_expert_intermediate_size=16),
     ),
-    "qwen3_5_text": (
-        "qwen3_5_text",
-        dict(
-            layer_types=["linear_attention", "full_attention"], linear_num_key_heads=2, linear_num_value_heads=2, linear_key_head_dim=8, linear_value_head_dim=8,
-            rope_parameters=dict(rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.5, mrope_section=[1, 1, 0], mrope_interleaved=True),
-        ),  # fmt: skip
-    ),
+    "qwen3_5_text": ("qwen3_5_text", QWEN35),
+    "qwen3_5_moe_text": ("qwen3_5_moe_text", EXPERTS | QWEN35 | dict(shared_expert_intermediate_size=16)),
     "qwen2_moe": ("qwen2_moe", EXPERTS | dict(shared_expert_intermediate_size=16)),
     "glm4_moe_lite": ("glm4_moe_lite", MLA),
     "minimax_m2": ("minimax_m2", EXPERTS | dict(rope_parameters=dict(rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.5))),

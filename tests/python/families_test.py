@@ -20,9 +20,9 @@ from headscope import interception
 NUM_TOKENS = 20
 OUTPUT_PROJECTIONS = ("o_proj", "out_proj", "dense", "c_proj")
 # Their output is multiplied by a gate before it is projected.
-GATED = ("qwen3_next", "qwen3_5_text", "afmoe", "hy_v4")
+GATED = ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text", "afmoe", "hy_v4")
 # Positions reach the keys by another way: learned ones are added to the tokens, a recurrence or a sink makes rows differ, a norm follows the turn.
-NO_TURN = ("gpt2", "gpt2_scale_by_layer", "opt", "qwen3_next", "qwen3_5_text", "gpt_oss", "mimo_v2_flash", "hunyuan_v1_dense", "lfm2", "falcon_h1", "hy_v4")
+NO_TURN = ("gpt2", "gpt2_scale_by_layer", "opt", "qwen3_next", "qwen3_5_text", "qwen3_5_moe_text", "gpt_oss", "mimo_v2_flash", "hunyuan_v1_dense", "lfm2", "falcon_h1", "hy_v4")
 SCALED = ("llama3", "ministral3", "gemma4_text")  # RoPE's frequencies are not those of theta alone
 
 
@@ -142,6 +142,7 @@ class Facts(cases.FolderCase):
         "mimo_v2_flash": dict(head_dim=[12, 12], v_head_dim=[8, 8], window=[6, 0]),
         "qwen3_next": dict(output_gate=[2], rope_dims=[2]),
         "qwen3_5_text": dict(output_gate=[2], rope_dims=[4]),
+        "qwen3_5_moe_text": dict(output_gate=[2], rope_dims=[4]),
         "afmoe": dict(norm=[2, 2], output_gate=[2, 2], window=[6, 0], rope_convention=[1, 0]),
         "minimax_m2": dict(norm=[4, 4], rope_dims=[4, 4]),
         "gemma3n_text": dict(kv_layer=[-1, -1, 0, 1], softmax_scale=[1.0] * 4),
@@ -162,7 +163,7 @@ class Facts(cases.FolderCase):
                         np.testing.assert_allclose([getattr(trace.facts(layer), field) for layer in trace.layers], values, rtol=1e-6, err_msg=field)
                     sinks = [trace.facts(layer).sinks is not None for layer in trace.layers]
                     self.assertEqual(sinks, [True, False] if name == "mimo_v2_flash" else [name == "hy_v4"] * len(sinks))
-                    self.assertEqual(cases_kinds(path), {"qwen3_next": [3, 0], "qwen3_5_text": [3, 0], "llama4_text": [2, 0]}.get(name, [int(trace.facts(layer).window > 0) for layer in trace.layers]))
+                    self.assertEqual(cases_kinds(path), {"llama4_text": [2, 0], **dict.fromkeys(("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text"), [3, 0])}.get(name, [int(trace.facts(layer).window > 0) for layer in trace.layers]))
 
 
     def test_what_turns_is_seen_and_not_known_by_name(self):
