@@ -33,7 +33,8 @@ inline std::string NoteOfMissingHeads(const kernels::DecodeMethod& method, const
            (heads.num_qo_heads == 1 ? "one by itself has its own"
                                     : "those that were measured made theirs by themselves");
   }
-  if (!method.SharesLayerBudget(values)) return {};
+  // Where no KV head is missing, as in a layer that has but one, the budget is the layer's.
+  if (!method.SharesLayerBudget(values) || heads.num_kv_heads == heads.layer_kv_heads) return {};
   return method.spec().name + " shares a layer's budget out between its KV heads: " +
          (heads.num_kv_heads == 1 ? "one by itself has an even share"
                                   : "those that were measured shared what an even share of theirs is");

@@ -126,6 +126,7 @@ HeadFrame ReadFrame(const data::TraceReader& trace, int32_t layer_slot) {
   frame.head_dim = facts.head_dim;
   frame.v_head_dim = facts.v_head_dim;
   frame.layer_group_size = facts.GroupSize();
+  frame.layer_kv_heads = facts.num_kv_heads;
   frame.row_positions = trace.row_positions();
   frame.num_rows = static_cast<int64_t>(frame.row_positions.size());
   frame.num_tokens = trace.num_tokens();

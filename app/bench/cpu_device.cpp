@@ -14,6 +14,7 @@
 #include "kernels/cpu_memory.h"
 #include "kernels/cpu_sparq.h"
 #include "kernels/estimated_top_tokens.h"
+#include "kernels/sparq_setup.h"
 #include "kernels/step_elements.h"
 
 namespace headscope::app::bench {
@@ -114,8 +115,10 @@ class CpuDevice : public BenchDevice {
 
   std::vector<DecodeWork> Decode(const PlacedProblem& placed, const kernels::DecodeMethod& method,
                                  const kernels::ParameterValues& values) override {
-    if (const auto sparq = kernels::EstimatedTopTokensOf(method, values, placed.problem))
+    if (const auto sparq = kernels::EstimatedTopTokensOf(method, values, placed.problem);
+        sparq && kernels::SparqHasTwoCopies(values)) {
       return SparqWork(placed, *sparq);
+    }
     const auto step = std::make_shared<HostDecodeStep>(method, values, placed, placed.problem, options_);
     const kernels::DecodeSelection& selection = step->Select();
     DecodeWork work;

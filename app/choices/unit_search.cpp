@@ -261,7 +261,10 @@ std::string NoteOfMethod(const Tuning& tuning, const MethodChoice& method) {
   const std::string searched = tuning.in_group ? "the group of a head" : "a head by itself";
   if (method.decode->ChoosesForLayer(method.values))
     return method.name + " makes one choice for all heads of a layer, and " + searched + " was searched with its own";
-  if (!method.decode->SharesLayerBudget(method.values)) return {};
+  const bool one_kv_head = std::ranges::all_of(tuning.layers, [](const Tuning::Layer& layer) {
+    return layer.num_kv_heads == 1;  // whose budget is the layer's
+  });
+  if (!method.decode->SharesLayerBudget(method.values) || one_kv_head) return {};
   return method.name + " shares a layer's budget out between its KV heads, and " + searched +
          " was searched with an even share of it";
 }

@@ -138,12 +138,14 @@ HeadNumbers ReadHeadNumbers(const std::string& path) {
                            .remedy = "write one line per layer with a number per KV head, separated by tabs"});
     };
     int32_t count = 0;
-    const char *at = text.data() + begin, *const stop = text.data() + end;
+    // What NumPy's loadtxt takes, by which DuoAttention's own loader reads the file: comments, and signs.
+    const char *at = text.data() + begin, *const stop = std::find(at, text.data() + end, '#');
     const auto skip = [&] {
       while (at != stop && (*at == '\t' || *at == ' ' || *at == '\r')) ++at;
     };
     for (skip(); at != stop; skip()) {
       double value = 0;
+      if (*at == '+' && at + 1 != stop && at[1] != '-') ++at;
       const std::from_chars_result read = std::from_chars(at, stop, value);
       if (read.ec != std::errc() || !std::isfinite(value)) refuse("holds something other than finite numbers");
       numbers.values.push_back(value);

@@ -5,7 +5,9 @@
 // Source: Efficient LLM Training and Serving with Heterogeneous Context Sharding among Attention Heads, section 4. In
 // blocks of 64 tokens, query block i of head h keeps key block j <= i if i - j < local_blocks, or if j plus (or minus)
 // the head's offset is a multiple of vertical_stride and the distance is below max_distance. The offset is head *
-// head_step + offset, head being its number in the layer.
+// head_step + offset, head being its number in the layer. With several strides (equation 2 there; here two) blocks that
+// are far_distance blocks away and more go by far_stride, a multiple of the near one, by the same offset: what a far
+// query keeps, nearer ones kept.
 //
 // Distant blocks are chosen by absolute key position, so a key that a later query needs was used by every earlier query
 // too: a KV cache can drop the others. The model's first dense_layers layers attend to everything (the same section:
@@ -14,6 +16,7 @@
 // that straddles two of them keeps what either keeps.
 #include <algorithm>
 #include <map>
+#include <string>
 
 #include "common_parameters.h"
 #include "head_groups.h"
@@ -77,27 +80,39 @@ MethodSpec S2AttentionSpec() {
               InBlocks({.name = "max_distance",
                         .help = "distant blocks at least this far away are dropped; 0 drops none",
                         .cost = "more work per row"}),
+              InBlocks({.name = "far_stride",
+                        .help = "one in this many blocks is kept from far_distance on, a multiple of vertical_stride; "
+                                "0: vertical_stride at any distance",
+                        .cost = "less work; beyond the number of heads some far blocks belong to no head"}),
+              InBlocks({.name = "far_distance",
+                        .default_value = 64,
+                        .minimum = 1,
+                        .logarithmic = true,
+                        .help = "distance in blocks from which on far_stride counts",
+                        .cost = "more work per row"}),
           },
   };
 }
 
 struct Pattern {
   int64_t local_blocks;
-  int64_t stride;
-  int64_t residue;  // key blocks that are congruent to this modulo the stride are the head's own
+  int64_t stride, far_stride;  // the first divides the second
+  int64_t residue;             // key blocks that are congruent to this modulo a stride are the head's own
+  int64_t far_distance;
   int64_t max_distance;
 
   bool Keeps(int64_t query_block, int64_t key_block) const {
     const int64_t distance = query_block - key_block;
     if (distance < 0) return false;
     if (distance < local_blocks) return true;
-    return key_block % stride == residue && (max_distance == 0 || distance < max_distance);
+    const int64_t modulus = distance < far_distance ? stride : far_stride;
+    return (key_block - residue) % modulus == 0 && (max_distance == 0 || distance < max_distance);
   }
 };
 
 void AddQueryBlock(const Pattern& pattern, int64_t query_block, uint32_t half_flag, SparseIndexBuilder* builder) {
   const int64_t local_begin = std::max<int64_t>(0, query_block - pattern.local_blocks + 1);
-  for (int64_t block = pattern.residue; block < local_begin; block += pattern.stride) {
+  for (int64_t block = pattern.residue % pattern.stride; block < local_begin; block += pattern.stride) {
     if (pattern.Keeps(query_block, block)) builder->AddRange(block * kS2Block, (block + 1) * kS2Block, half_flag);
   }
   builder->AddRange(local_begin * kS2Block, (query_block + 1) * kS2Block, half_flag);
@@ -128,20 +143,26 @@ class S2AttentionMethod final : public internal::PrefillSelector {
  private:
   Status Choose(const AttentionProblem& problem, const ParameterValues& values, const RunOptions& options,
                 SparseIndex* index) const override {
+    const int64_t stride = values.Integer("vertical_stride");
+    const int64_t far_stride = values.Integer("far_stride") == 0 ? stride : values.Integer("far_stride");
+    if (far_stride % stride != 0) {
+      return {StatusCode::kInvalidArgument, "s2-attention: far_stride is " + std::to_string(far_stride) +
+                                                ", must be 0 or a multiple of vertical_stride, which is " +
+                                                std::to_string(stride)};
+    }
     if (IsDenseLayer(values, problem.layer)) {
       *index = internal::IndexOfRule(problem, {});
       return {};
     }
     // Heads with the same residue share their lists.
-    const int64_t stride = values.Integer("vertical_stride");
     std::map<int64_t, int32_t> pattern_of_residue;
     std::vector<int64_t> residues;
     std::vector<int32_t> pattern_of_head;
     for (int32_t head = 0; head < problem.num_qo_heads; ++head) {
       const int64_t number = values.Flag("per_kv_head") ? int64_t{problem.first_kv_head} + head / problem.GroupSize()
                                                         : int64_t{problem.first_qo_head} + head;
-      const int64_t shift = (number * values.Integer("head_step") + values.Integer("offset")) % stride;
-      const int64_t residue = values.Flag("subtract_offset") ? shift : (stride - shift) % stride;
+      const int64_t shift = (number * values.Integer("head_step") + values.Integer("offset")) % far_stride;
+      const int64_t residue = values.Flag("subtract_offset") ? shift : (far_stride - shift) % far_stride;
       const auto [pattern, is_new] = pattern_of_residue.try_emplace(residue, static_cast<int32_t>(residues.size()));
       if (is_new) residues.push_back(residue);
       pattern_of_head.push_back(pattern->second);
@@ -153,7 +174,14 @@ class S2AttentionMethod final : public internal::PrefillSelector {
     SparseIndexBuilder builder(shape);
     for (const int64_t residue : residues) {
       if (options.stop.stop_requested()) return Stopped();
-      AddLists(problem, {values.Integer("local_blocks"), stride, residue, values.Integer("max_distance")}, &builder);
+      AddLists(problem,
+               {.local_blocks = values.Integer("local_blocks"),
+                .stride = stride,
+                .far_stride = far_stride,
+                .residue = residue,
+                .far_distance = values.Integer("far_distance"),
+                .max_distance = values.Integer("max_distance")},
+               &builder);
     }
     *index = internal::SharePatterns(builder.Build(), problem, pattern_of_head);
     return {};

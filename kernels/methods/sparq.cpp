@@ -101,11 +101,6 @@ MethodSpec SparqSpec() {
 // results do not depend on the number of threads.
 constexpr int64_t kChunk = 2048;
 
-enum class Copies : uint8_t { kTwo, kOne };
-bool HasTwoCopies(const ParameterValues& values) {
-  return values.Choice<Copies>("copies") == Copies::kTwo;
-}
-
 // In the order of the parameter's choices.
 enum class Temperature : uint8_t { kEquation9, kRootOfHeadDim, kRootOfRank, kOne };
 
@@ -396,14 +391,14 @@ class SparQPolicy final : public DecodePolicy {
     bytes_.clear();
     mean_.clear();
     capacity_ = prompt.capacity;
-    if (prompt.cache.seq_k == 0 || !HasTwoCopies(values_)) return {};
+    if (prompt.cache.seq_k == 0 || !SparqHasTwoCopies(values_)) return {};
     return MakeKeys(prompt.cache, prompt.first_token, options);
   }
 
   Status Append(const DecodeStep& step, const RunOptions& options) override {
     const int32_t end = step.first_token + step.problem.seq_k;
     Status status;
-    if (!HasTwoCopies(values_))
+    if (!SparqHasTwoCopies(values_))
       return SparqOptions(values_, step.problem).mean_value ? MoveMean(step, options) : Status();
     if (bytes_.empty() || step.first_token < keys_first_ || step.first_token > keys_end_ ||
         end - keys_first_ > keys_.component_stride) {
@@ -418,7 +413,7 @@ class SparQPolicy final : public DecodePolicy {
   Status Step(const DecodeStep& step, const RunOptions& options, DecodeSelection* selection,
               DecodeEvictions*) override {
     return SelectAny(step.problem, SparqOptions(values_, step.problem), values_.Choice<Temperature>("temperature"),
-                     HasTwoCopies(values_), HasTwoCopies(values_) ? From(step) : TransposedKeys(),
+                     SparqHasTwoCopies(values_), SparqHasTwoCopies(values_) ? From(step) : TransposedKeys(),
                      mean_.empty() ? nullptr : mean_.data(), options, selection);
   }
 
@@ -501,7 +496,7 @@ class SparQMethod final : public internal::DecodeSelector {
   Status Choose(const AttentionProblem& problem, const ParameterValues& values, const RunOptions& options,
                 DecodeSelection* selection) const override {
     return SelectChecked(problem, SparqOptions(values, problem), values.Choice<Temperature>("temperature"),
-                         HasTwoCopies(values), {}, nullptr, options, selection);
+                         SparqHasTwoCopies(values), {}, nullptr, options, selection);
   }
 };
 
@@ -516,7 +511,7 @@ std::optional<EstimatedTopTokens> EstimatedTopTokensOf(const DecodeMethod& metho
                                                        const AttentionProblem& problem) {
   if (&method != &SparQ() || values.Choice<Temperature>("temperature") != Temperature::kEquation9) return {};
   // A share of a step's tokens is another number at every step.
-  if (values.Real(internal::kCompressionRatio) > 0 || !HasTwoCopies(values)) return {};
+  if (values.Real(internal::kCompressionRatio) > 0) return {};
   return SparqOptions(values, problem);
 }
 

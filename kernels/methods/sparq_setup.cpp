@@ -23,6 +23,11 @@ SparqCudaOptions SparqOptions(const ParameterValues& values, const AttentionProb
           .mean_value = reallocate};
 }
 
+bool SparqHasTwoCopies(const ParameterValues& values) {
+  enum class Copies : uint8_t { kTwo, kOne };
+  return values.Choice<Copies>("copies") == Copies::kTwo;
+}
+
 int64_t ComponentStride(int64_t seq_k) {
   constexpr int64_t kLine = 64;  // elements
   return (seq_k + kLine - 1) / kLine * kLine;

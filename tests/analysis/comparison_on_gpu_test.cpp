@@ -103,7 +103,8 @@ TEST_P(OnTheGpu, DecodeMethodsKeepTheSame) {
   for (const Case& c :
        {Case{"dense", ""}, Case{"sliding-window", "n_local=30,n_sink=0"}, Case{"sliding-window", "n_local=30,n_sink=4"},
         Case{"sliding-window", "n_local=30,n_sink=590"}, Case{"sparq", "r=16,k=40,reallocate=0"},
-        Case{"sparq", "r=16,k=40,reallocate=1"}, Case{"quest", "budget=100,page_size=16,dense_layers=0"}}) {
+        Case{"sparq", "r=16,k=40,reallocate=1"}, Case{"sparq", "r=16,k=40,reallocate=1,copies=one"},
+        Case{"quest", "budget=100,page_size=16,dense_layers=0"}}) {
     SCOPED_TRACE(std::string(c.method) + ":" + c.parameters);
     // These order tokens or pages by estimates; where two are equal but for rounding the GPU may take the other one.
     const bool by_place = kernels::FindDecodeMethod(c.method)->spec().IsStatic();
@@ -130,7 +131,8 @@ class LayerOnTheGpu : public ::testing::TestWithParam<RandomHeadShape> {
           Case{"s2-attention", "vertical_stride=3"}, Case{"sample-attention", "alpha_c=0.5,alpha_s=0.5"},
           Case{"decode/dense", ""}, Case{"sliding-window", "n_local=30,n_sink=0"},
           Case{"sliding-window", "n_local=30,n_sink=4"}, Case{"sparq", "r=16,k=40,reallocate=0"},
-          Case{"sparq", "r=16,k=40,reallocate=1"}, Case{"quest", "budget=100,page_size=16,dense_layers=0"}}) {
+          Case{"sparq", "r=16,k=40,reallocate=1"}, Case{"sparq", "r=16,k=40,reallocate=0,copies=one"},
+          Case{"quest", "budget=100,page_size=16,dense_layers=0"}}) {
       const kernels::MethodSpec& spec = *kernels::FindMethod(c.method).spec();
       kernels::ParameterValues values(spec);
       ASSERT_EQ(values.Parse(spec, c.parameters), "");

@@ -10,6 +10,7 @@
 
 #include "analysis/compare.h"
 #include "analysis/types/number_text.h"
+#include "compare/chosen_per.h"
 #include "compare/decode_steps.h"
 #include "compare/round_order.h"
 #include "data/synthetic_trace.h"
@@ -315,7 +316,32 @@ TEST_F(PartOfLayerTest, ALoadedLayerHoldsWhatItsHeadsHold) {
     // By itself, too, it is a head of a layer that groups its queries.
     EXPECT_EQ(AloneHead(own)->Problem().LayerGroupSize(), 2);
     EXPECT_EQ(layer->Problem().LayerGroupSize(), 2);
+    EXPECT_EQ(AloneHead(own)->layer_kv_heads, 4);
+    EXPECT_EQ(layer->layer_kv_heads, 4);
   }
+}
+
+// A KV head without others in its layer shares its budget with nobody, whether or not all its query heads are there.
+TEST(NoteOfMissingHeads, IsOfALayerThatHasOtherKvHeads) {
+  const AskedMethod shares = Asked("snap-kv", "allocation=ada"), own = Asked("snap-kv"), together = Asked("tova");
+  const auto note = [](const AskedMethod& asked, int32_t num_qo_heads, int32_t num_kv_heads, int32_t heads_of_layer,
+                       int32_t layer_kv_heads) {
+    MeasuredHeads heads;
+    heads.num_qo_heads = num_qo_heads;
+    heads.num_kv_heads = num_kv_heads;
+    heads.heads_of_layer = heads_of_layer;
+    heads.layer_kv_heads = layer_kv_heads;
+    return NoteOfMissingHeads(*kernels::FindDecodeMethod(asked.name), asked.values, heads);
+  };
+  EXPECT_THAT(note(shares, 1, 1, 0, 4), HasSubstr("one by itself has an even share"));
+  EXPECT_THAT(note(shares, 2, 1, 8, 4), HasSubstr("one by itself has an even share"));
+  EXPECT_THAT(note(shares, 4, 2, 8, 4), HasSubstr("those that were measured shared"));
+  EXPECT_THAT(note(shares, 1, 1, 0, 0), HasSubstr("one by itself has an even share")) << "it is not known";
+  EXPECT_EQ(note(shares, 1, 1, 0, 1), "");
+  EXPECT_EQ(note(shares, 3, 1, 8, 1), "");
+  EXPECT_EQ(note(shares, 8, 4, 8, 4), "");
+  EXPECT_EQ(note(own, 1, 1, 0, 4), "");
+  EXPECT_THAT(note(together, 1, 1, 0, 1), HasSubstr("one by itself has its own"));
 }
 
 }  // namespace

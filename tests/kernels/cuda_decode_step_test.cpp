@@ -180,6 +180,12 @@ TEST(CudaDecodeStepKept, SparqKeepsTheCopyOfItsKeysAndTheMean) {
   EXPECT_EQ(without[1]->KeptBytes(problem, 3000), 0);
   EXPECT_EQ(without[1]->UpdateBytes(problem, 0), 0);
   EXPECT_TRUE(without[1]->Update(problem, 0, {}, nullptr).ok());
+  // One copy, where that is asked for, is the step to run and the only one.
+  const Steps one = StepsOf("sparq", "reallocate=1,copies=one", problem);
+  ASSERT_EQ(one.size(), 1U);
+  EXPECT_EQ(one[0]->Variant(), "one copy of K");
+  EXPECT_EQ(one[0]->KeptBytes(problem, 3000), means + sums);
+  EXPECT_EQ(one[0]->ElementsMoved(problem), 3000 * 64 + (128 + 1) * 2 * 64 + 2 * 64);
 }
 
 // Where estimating costs more than it saves; on the shapes whose times the floor is from.
@@ -286,6 +292,7 @@ struct Method {
   const char* parameters;
 };
 constexpr Method kChoosing[] = {{"sparq", "r=32,k=100,reallocate=0"},
+                                {"sparq", "r=32,k=100,reallocate=0,copies=one"},
                                 {"quest", "budget=320,page_size=16"},
                                 {"quest", "budget=300,page_size=7,keep_newest=0"}};
 

@@ -128,6 +128,8 @@ TEST(DecodeMethods, SayOfAFusedStepWhatTheirSelectionMoves) {
       const int64_t of_token = 2 * data.shape.head_dim, means = step->mean_value ? of_token : 0;
       EXPECT_EQ(elements.moved,
                 int64_t{length} * step->rank + (NumTokens(selection, length) / 2 + 1) * of_token + means);
+      const DecodeSelection of_one = SelectTokens(method->spec().name, "copies=one", data.View());
+      EXPECT_EQ(of_one.elements_moved, ElementsOf(*step, data.View(), /*two_copies=*/false).moved);
     }
   }
   EXPECT_GE(fused, 2 * 3);
@@ -146,7 +148,15 @@ TEST(DecodeMethods, ReadWhatTheirSpecsSay) {
     EXPECT_EQ(selection.pages == of_other.pages, method->spec().IsStatic());
     AttentionProblem no_v = data.View();
     no_v.v.data = nullptr;
-    EXPECT_EQ(method->Select(no_v, values, {}, &without_v).ok(), !method->spec().reads_v);
+    bool reads_v = !method->Select(no_v, values, {}, &without_v).ok();
+    for (const ParameterSpec& parameter : method->spec().parameters) {
+      for (size_t choice = 0; choice < parameter.choices.size(); ++choice) {
+        ParameterValues chosen = values;
+        chosen.Set(method->spec(), parameter.name, static_cast<double>(choice));
+        reads_v |= !method->Select(no_v, chosen, {}, &without_v).ok();
+      }
+    }
+    EXPECT_EQ(reads_v, method->spec().reads_v);
   }
 }
 
@@ -396,6 +406,7 @@ TEST(SparQ, TheTemperatureDividesTheScores) {
   EXPECT_TRUE(EstimatedTopTokensOf(sparq, testing::Values(sparq.spec(), ""), data.View()));
   EXPECT_FALSE(EstimatedTopTokensOf(sparq, testing::Values(sparq.spec(), "temperature=one"), data.View()))
       << "kernels know equation 9 alone";
+  EXPECT_TRUE(EstimatedTopTokensOf(sparq, testing::Values(sparq.spec(), "copies=one"), data.View()));
 }
 
 TEST(SparQ, ScaleReplacesTheSquareRootOfHeadDim) {
@@ -424,6 +435,73 @@ TEST(ExactTopK, KeepsMoreMassThanAnyOther) {
   EXPECT_GE(best, mass("quest", "budget=32"));
   EXPECT_GE(best, mass("lm-infinite-decode", "k=32"));
   EXPECT_NEAR(best, mass("sparq", "k=32,r=16,local_share=0"), 1e-9) << "all components, no window";
+}
+
+// Equations 5 and 6 of SparQ's section 3: the scores of the full softmax times the top values, and the mean value for
+// what is left. A model's sink keeps its part of a row in both.
+TEST(ExactTopK, LeavesTheOthersMassOutOrGivesItToTheMeanValue) {
+  std::mt19937 random(FreshSeed());
+  const RandomProblem data(DecodeShape(300, 4, 2), &random);
+  const std::vector<float> sinks = {0.5f, -2.0f, 3.0f, 1.0f};
+  for (const bool with_sinks : {false, true}) {
+    AttentionProblem problem = data.View();
+    if (with_sinks) problem.sinks = sinks.data();
+    for (const bool mean_value : {false, true}) {
+      DecodeSelection selection;
+      const DecodeMethod& method = *FindDecodeMethod("exact-top-k");
+      const std::string parameters = std::string("k=20,others=") + (mean_value ? "mean_value" : "dropped");
+      ASSERT_TRUE(method.Select(problem, testing::Values(method.spec(), parameters), {}, &selection).ok());
+      EXPECT_EQ(selection.pages, SelectTokens("exact-top-k", "k=20", problem).pages);
+      EXPECT_EQ(selection.elements_moved, 301 * 16 + 21 * 16 + (mean_value ? 2 * 16 : 0));
+      std::vector<float> o(4 * 16);
+      ASSERT_TRUE(DecodeReference(problem, selection, {{o.data(), 4 * 16, 16, 16}, nullptr}).ok());
+      for (int32_t head = 0; head < 4; ++head) {
+        const int32_t kv_head = head / 2;
+        std::vector<double> weights(300);
+        double sum = with_sinks ? std::exp(static_cast<double>(sinks[static_cast<size_t>(head)])) : 0;
+        for (int32_t token = 0; token < 300; ++token) {
+          double score = 0;
+          for (int32_t d = 0; d < 16; ++d)
+            score +=
+                static_cast<double>(data.q.Get(0, head, 0, d)) * static_cast<double>(data.k.Get(0, kv_head, token, d));
+          sum += weights[static_cast<size_t>(token)] = std::exp(score / 4);
+        }
+        for (int32_t d = 0; d < 16; ++d) {
+          double kept = 0, left = 0, mean = 0;
+          for (double& weight : weights) left += weight / sum;
+          for (int32_t token = 0; token < 300; ++token)
+            mean += static_cast<double>(data.v.Get(0, kv_head, token, d)) / 300;
+          for (const int32_t token : TokensOf(selection, static_cast<size_t>(kv_head))) {
+            const double weight = weights[static_cast<size_t>(token)] / sum;
+            kept += weight * static_cast<double>(data.v.Get(0, kv_head, token, d));
+            left -= weight;
+          }
+          EXPECT_NEAR(static_cast<double>(o[static_cast<size_t>(head * 16 + d)]), kept + (mean_value ? left * mean : 0),
+                      1e-5);
+        }
+      }
+    }
+  }
+  const DecodeSelection sparq = SelectTokens("sparq", "r=16,k=20,local_share=0,reallocate=1", data.View());
+  const DecodeSelection exact = SelectTokens("exact-top-k", "k=20,others=mean_value", data.View());
+  EXPECT_EQ(exact.pages, sparq.pages);
+  EXPECT_THAT(exact.alpha, ::testing::Pointwise(::testing::FloatNear(1e-5f), sparq.alpha));
+  EXPECT_EQ(exact.mean_value, sparq.mean_value);
+}
+
+// The others' mass would be that of tokens which the model's window hides, too.
+TEST(ExactTopK, RefusesTheOthersMassBesideAWindow) {
+  std::mt19937 random(FreshSeed());
+  const RandomProblem data(DecodeShape(300), &random);
+  AttentionProblem problem = data.View();
+  problem.window = 40;
+  const DecodeMethod& method = *FindDecodeMethod("exact-top-k");
+  DecodeSelection selection;
+  for (const char* others : {"others=dropped", "others=mean_value"}) {
+    const Status status = method.Select(problem, testing::Values(method.spec(), others), {}, &selection);
+    EXPECT_EQ(status.code(), StatusCode::kUnsupported);
+    EXPECT_THAT(status.message(), HasSubstr("set others to renormalised"));
+  }
 }
 
 TEST(LowRank, WithAllDimensionsIsExactTopK) {

@@ -165,6 +165,49 @@ TEST(S2Attention, KeepsLocalBlocksAndForgetsDistantOnesForGood) {
   }
 }
 
+// Equation 2: several strides, each for a stretch of distances.
+TEST(S2Attention, GoesByAnotherStrideFarAway) {
+  std::mt19937 random(FreshSeed());
+  const RandomProblem data(SquareShape(1920, 6, 6, 8), &random);
+  const std::string near = "local_blocks=2,vertical_stride=3";
+  const SparseIndex one = Select("s2-attention", near, data.View());
+  const SparseIndex two = Select("s2-attention", near + ",far_stride=6,far_distance=10", data.View());
+  std::vector<std::vector<int>> owners(30, std::vector<int>(30));  // heads that keep a block
+  for (int32_t head = 0; head < 6; ++head) {
+    const auto of_one = BlocksOf(MaskOf(one, 0, head)), blocks = BlocksOf(MaskOf(two, 0, head));
+    for (size_t i = 0; i < blocks.size(); ++i) {
+      for (size_t j = 0; j <= i; ++j) {
+        owners[i][j] += blocks[i][j];
+        if (i - j < 10) EXPECT_EQ(blocks[i][j], of_one[i][j]);
+        if (i - j >= 10) EXPECT_EQ(blocks[i][j], (j + static_cast<size_t>(head)) % 6 == 0);
+        // A KV cache that dropped a distant block never needs it again.
+        if (i + 1 < blocks.size() && i - j >= 2) EXPECT_LE(blocks[i + 1][j], blocks[i][j]);
+      }
+    }
+  }
+  // As many heads as the far stride see everything together: near blocks twice, far ones once.
+  for (size_t i = 0; i < owners.size(); ++i) {
+    for (size_t j = 0; j <= i; ++j) EXPECT_EQ(owners[i][j], i - j < 2 ? 6 : i - j < 10 ? 2 : 1);
+  }
+  const auto same = [&](const std::string& far) {
+    return Select("s2-attention", near + far, data.View()).runs == one.runs;
+  };
+  EXPECT_TRUE(same(",far_stride=3"));
+  EXPECT_TRUE(same(",far_stride=6,far_distance=30"));
+  EXPECT_FALSE(same(",far_stride=6,far_distance=29"));
+}
+
+TEST(S2Attention, RefusesAFarStrideThatIsNoMultipleOfTheNearOne) {
+  std::mt19937 random(FreshSeed());
+  const RandomProblem data(SquareShape(640, 4, 2, 8), &random);
+  const PrefillMethod& method = *FindPrefillMethod("s2-attention");
+  SparseIndex index;
+  const Status status =
+      method.Select(data.View(), testing::Values(method.spec(), "vertical_stride=4,far_stride=6"), {}, &index);
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(status.message(), "s2-attention: far_stride is 6, must be 0 or a multiple of vertical_stride, which is 4");
+}
+
 TEST(S2Attention, ReachesThePublishedReductionsAt8192Tokens) {
   std::mt19937 random(FreshSeed());
   const std::pair<int32_t, double> published[] = {{16, 14.32}, {64, 42.89}};

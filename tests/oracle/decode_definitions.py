@@ -52,9 +52,15 @@ def group_probabilities(p, b, kv):
     return np.array([softmax(p.scores(b, h)[0]) for h in range(kv * p.group, (kv + 1) * p.group)])
 
 
-def exact_top_k(p, b, kv, k):
-    kept = top_k(group_probabilities(p, b, kv).sum(axis=0), k)
-    return kept, None, None, (p.seq_k + 1) * p.head_dim + (min(k, p.seq_k) + 1) * p.head_dim
+def exact_top_k(p, b, kv, k, others=0):
+    """SparQ's section 3: of the others' mass nothing is left out (0), all of it (1: equation 5), or the mean value has it (2: equation 6)."""
+    probabilities = group_probabilities(p, b, kv)
+    kept = top_k(probabilities.sum(axis=0), k)
+    moved = (p.seq_k + 1) * p.head_dim + (min(k, p.seq_k) + 1) * p.head_dim
+    if others == 0:
+        return kept, None, None, moved
+    mean = p.v[b, kv].mean(axis=0)
+    return kept, probabilities[:, kept].sum(axis=1), mean if others == 2 else 0 * mean, moved + (2 * p.head_dim if others == 2 else 0)
 
 
 def low_rank(p, b, kv, r, k, seed):

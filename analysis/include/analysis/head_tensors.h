@@ -28,7 +28,8 @@ struct HeadFrame {
   int32_t v_head_dim = 0;  // of v and outputs; 0: head_dim
   // Query heads per KV head in the model's layer; 0: as in the problem that the heads make.
   int32_t layer_group_size = 0;
-  int32_t num_layers = 0;  // of the model; 0: not known
+  int32_t layer_kv_heads = 0;  // KV heads in the model's layer; 0: not known
+  int32_t num_layers = 0;      // of the model; 0: not known
   int64_t num_rows = 0;
   int64_t num_tokens = 0;
   float scale = 0;

@@ -123,10 +123,13 @@ Status fused::SparqSteps(Call* call) {
   decode::DecodeDevice device;
   if (Status status = decode::FindDecodeDevice(&device); !status.ok()) return status;
   decode::SparqPlan plan;
-  if (Status status = decode::PlanSparq(call->problem, *options, /*whole_rows=*/false, device, &plan); !status.ok())
+  const bool two_copies = SparqHasTwoCopies(call->values);
+  if (Status status = decode::PlanSparq(call->problem, *options, /*whole_rows=*/!two_copies, device, &plan);
+      !status.ok()) {
     return status;
-  for (const bool two_copies : {true, false})
-    call->steps.push_back(std::make_unique<SparqStep>(*options, two_copies, call->if_slower));
+  }
+  if (two_copies) call->steps.push_back(std::make_unique<SparqStep>(*options, true, call->if_slower));
+  call->steps.push_back(std::make_unique<SparqStep>(*options, false, call->if_slower));
   return {};
 }
 

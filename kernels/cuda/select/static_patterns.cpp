@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Dense, A-shape and S2-Attention: closed forms that read no tensor.
+#include <string>
+
 #include "select/selection_call.h"
 
 namespace headscope::kernels::selection {
@@ -27,6 +29,11 @@ Status SelectAShape(Call* call) {
 Status SelectS2Attention(Call* call) {
   const ParameterValues& values = call->values;
   if (call->problem.layer >= 0 && call->problem.layer < values.Integer("dense_layers")) return SelectDense(call);
+  const int32_t far_stride = values.Integer("far_stride");
+  if (far_stride != 0 && far_stride != values.Integer("vertical_stride")) {
+    return {StatusCode::kUnsupported, "far_stride is " + std::to_string(far_stride) +
+                                          ": the GPU selector has one stride for all distances; select on the CPU."};
+  }
   ShardLists lists;
   lists.local_blocks = values.Integer("local_blocks");
   lists.stride = values.Integer("vertical_stride");

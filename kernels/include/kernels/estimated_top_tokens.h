@@ -11,9 +11,9 @@ class DecodeMethod;
 class ParameterValues;
 struct AttentionProblem;
 
-// Scores are estimated from the components of q that are largest in absolute value, over a component-major copy of K;
-// the tokens with the best estimates and the newest ones are attended; the mean value stands for what is left out, by
-// the estimate's share of it (SparQ Attention, algorithm 1).
+// Scores are estimated from the components of q that are largest in absolute value, over a component-major copy of K or
+// over K itself; the tokens with the best estimates and the newest ones are attended; the mean value stands for what is
+// left out, by the estimate's share of it (SparQ Attention, algorithm 1).
 struct EstimatedTopTokens {
   int32_t rank = 32;         // r: components of q and K that the estimate reads
   int32_t num_tokens = 128;  // k: tokens that are attended, the local window included; at most 1024 on a GPU

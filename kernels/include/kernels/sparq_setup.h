@@ -15,6 +15,9 @@ namespace headscope::kernels {
 // read them alike.
 SparqCudaOptions SparqOptions(const ParameterValues& values, const AttentionProblem& problem);
 
+// Whether these values of it have K once more, by components; without that copy the estimate reads whole keys.
+bool SparqHasTwoCopies(const ParameterValues& values);
+
 // Elements between two components of a component-major copy of seq_k keys: whole lines of 128 bytes.
 int64_t ComponentStride(int64_t seq_k);
 
