@@ -29,6 +29,7 @@
   CPU(SlidingWindowPrefill)                    \
   CPU(LmInfinite)                              \
   CPU(BigBird)                                 \
+  CPU(InfLlmPrefill)                           \
   BOTH(FlexPrefill, SelectFlexPrefill)         \
   BOTH(XAttention, SelectXAttention)           \
   BOTH(SpargeAttn, SelectSpargeAttn)           \

@@ -43,6 +43,8 @@ INSTANTIATE_TEST_SUITE_P(
         Setting{"streaming-llm", "n_sink=0,n_local=500"}, Setting{"streaming-llm", "n_sink=499,n_local=1"},
         Setting{"lm-infinite", "n_global=0,n_local=500"}, Setting{"big-bird", "n_global=8"},
         Setting{"big-bird", "n_window=8"}, Setting{"big-bird", "n_random=8"},
+        Setting{"infllm-prefill", "block_size=32,n_local=64,top_k=16,chunk=1"},
+        Setting{"infllm-prefill", "n_local=500,top_k=0"}, Setting{"infllm-prefill", "n_init=500,n_local=1,top_k=0"},
         Setting{"flex-prefill", "gamma=1,tau=0,min_budget=0"}, Setting{"flex-prefill", "gamma=1,tau=1,min_budget=0"},
         Setting{"flex-prefill", "gamma=0,tau=0,min_budget=512"},
         Setting{"flex-prefill", "gamma=0,tau=1,min_budget=512,form=code"}, Setting{"x-attention", "tau=1"},
@@ -81,6 +83,8 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(Growth{"streaming-llm", "n_local=20,n_dilated=200", "n_local=60,n_dilated=400"},
                       Growth{"lm-infinite", "n_local=20", "n_local=60"}, Growth{"big-bird", "n_random=1", "n_random=3"},
                       Growth{"big-bird", "n_random=3,n_window=1", "n_random=3,n_window=4"},
+                      Growth{"infllm-prefill", "block_size=32,n_local=64,chunk=1,top_k=1",
+                             "block_size=32,n_local=64,chunk=1,top_k=4"},
                       Growth{"flex-prefill", "gamma=0.5,tau=0,min_budget=0", "gamma=0.8,tau=0,min_budget=0"},
                       Growth{"flex-prefill", "gamma=0.5,tau=1,min_budget=0", "gamma=0.8,tau=1,min_budget=0"},
                       Growth{"flex-prefill", "gamma=0.5,tau=0,min_budget=0,form=code",
@@ -112,6 +116,42 @@ TEST(StreamingLlm, DilatedFormLeavesOutTokensByTheirPlace) {
     const bool kept = column < 3 || column == row || (column > row - 300 && column % 3 == 0);
     EXPECT_EQ(mask[row][column], kept) << column;
   }
+}
+
+// A chunk looks up the unit that its queries point to, and keeps what fills no unit yet; the prompt ahead of it has no
+// part in that.
+TEST(InfLlmPrefill, LooksUpWhatAChunkPointsTo) {
+  std::mt19937 random(FreshSeed());
+  RandomProblem data(SquareShape(1000), &random);
+  const std::string parameters = "block_size=32,n_init=16,n_local=100,top_k=1,n_repr=2,chunk=2";
+  // Keys of one unit point where all queries do, more than others can by chance.
+  const int32_t begin = 16 + 9 * 32;
+  for (int32_t row = 0; row < 1000; ++row) {
+    for (int32_t d = 0; d < data.shape.head_dim; ++d) {
+      data.q.Set(0, 0, row, d, data.q.Get(0, 0, row, d) + 4.0f);
+      if (row >= begin && row < begin + 32) data.k.Set(0, 0, row, d, 3.0f);
+    }
+  }
+  const Mask mask = MaskOf(Select("infllm-prefill", parameters, data.View()));
+  for (size_t row = 0; row < mask.size(); ++row) {
+    const size_t chunk = row / 128 * 128;
+    const size_t units = chunk + 1 < 116 ? 0 : (chunk + 1 - 116) / 32, rest = 16 + units * 32;
+    for (size_t column = 0; column <= row; ++column) {
+      if (column < 16 || column >= rest) {
+        EXPECT_TRUE(mask[row][column]) << row << " " << column;
+      } else if (units > 9) {
+        EXPECT_EQ(mask[row][column], column >= 304 && column < 336) << row << " " << column;
+      }
+    }
+    EXPECT_TRUE(mask[row][row >= 99 ? row - 99 : 0]) << "the window";
+  }
+  // Queries behind a chunk change nothing in it where they follow no token of its units closely enough to score it.
+  RandomProblem other = data;
+  for (int32_t row = 896; row < 1000; ++row)
+    for (int32_t d = 0; d < data.shape.head_dim; ++d) other.q.Set(0, 0, row, d, -data.q.Get(0, 0, row, d));
+  const Mask changed = MaskOf(Select("infllm-prefill", parameters, other.View()));
+  for (size_t row = 0; row < 896; ++row) EXPECT_EQ(changed[row], mask[row]) << row;
+  EXPECT_NE(changed[999], mask[999]);
 }
 
 TEST(BigBird, DrawsBySeedHeadAndRow) {

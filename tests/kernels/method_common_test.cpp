@@ -35,6 +35,7 @@ std::string SmallParameters(const std::string& method) {
   if (method == "streaming-llm") return "n_sink=5,n_local=20,n_dilated=100";
   if (method == "lm-infinite") return "n_global=5,n_local=40";
   if (method == "big-bird") return "n_global=1,n_window=1,n_random=2";
+  if (method == "infllm-prefill") return "block_size=16,n_init=4,n_local=64,top_k=2,n_repr=2,chunk=1";
   if (method == "flex-prefill") return "gamma=0.5,min_budget=0";
   if (method == "x-attention") return "tau=0.6";
   if (method == "sparge-attn") return "tau=0.4";

@@ -392,6 +392,9 @@ Settings PrefillSettings() {
       {"lm-infinite", "n_global=9,n_local=40"},
       {"big-bird", "n_global=1,n_window=2,n_random=2,seed=7"},
       {"big-bird", "n_global=0,n_window=1,n_random=3"},
+      {"infllm-prefill", "block_size=16,n_init=8,n_local=40,top_k=2,n_repr=3,chunk=1"},
+      {"infllm-prefill", "block_size=24,n_init=1,n_local=100,top_k=3,n_repr=2,chunk=2"},
+      {"infllm-prefill", "block_size=7,n_init=20,n_local=1,top_k=5,n_repr=9"},
       {"flex-prefill", "gamma=0.6,tau=0,min_budget=0"},
       {"flex-prefill", "gamma=0.6,tau=1,min_budget=0"},
       {"flex-prefill", "gamma=0.3,tau=0.4,min_budget=200"},
@@ -626,7 +629,7 @@ void WriteDefaults(Dumper* dumper) {
   const std::map<std::string, Sizes> own = {{"flex-prefill", {6500, 150, 5}}, {"infllm-v2", {6500, 1, 2.5f}},
                                             {"twilight", {48, 1, 2.5f}},      {"v-attention", {900, 1, 0.8f}},
                                             {"magic-pig", {90, 3, 2.5f}},     {"l-serve", {4700, 3, 2.5f}},
-                                            {"infllm", {6600, 3, 2.5f}}};
+                                            {"infllm", {6600, 3, 2.5f}},      {"infllm-prefill", {7200, 150, 2.5f}}};
   // A method's problems are its own, whatever others there are; two, because of one some choice may hang on a rounding.
   constexpr uint32_t kDraws[] = {16, 17};
   const auto draw = [](const MethodSpec& spec, uint32_t number) {

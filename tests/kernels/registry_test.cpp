@@ -76,7 +76,8 @@ TEST(MethodNames, AreListedForMessages) {
   EXPECT_EQ(MethodNames(),
             "dense, a-shape, vertical-slash, block-sparse, s2-attention, sample-attention, streaming-llm, "
             "sliding-window-prefill, lm-infinite, "
-            "big-bird, flex-prefill, x-attention, sparge-attn, moba, nsa, infllm-v2, hyper-attention, hash-sparse, "
+            "big-bird, infllm-prefill, flex-prefill, x-attention, sparge-attn, moba, nsa, infllm-v2, hyper-attention, "
+            "hash-sparse, "
             "static-index, oracle-top-k, oracle-blocks, oracle-top-p, decode/dense, sparq, sliding-window, "
             "lm-infinite-decode, exact-top-k, low-rank, quest, twilight, "
             "v-attention, magic-pig, l-serve, infllm, tidal-decode, think, h2o, tova, "

@@ -348,7 +348,35 @@ def hyper_attention(p, b, h, block_size, sample_size, min_seq_len, num_planes, s
     return for_64_rows(p, wanted)
 
 
+def infllm_prefill(p, b, h, block_size, n_init, n_local, n_repr, chunk, **units):
+    """Section 3 of InfLLM, chunk by chunk of the prompt's rows."""
+    queries, keys = p.q[b, h], p.k[b, h // p.group]
+
+    def stands_for(unit):
+        tokens = np.arange(n_init + unit * block_size, n_init + (unit + 1) * block_size)
+        behind = [(p.position > m) & (p.position <= m + n_local) for m in tokens]
+        if not np.any(behind):  # none of these rows is there: equal scores go to the first tokens
+            return keys[tokens[:n_repr]].sum(axis=0)
+        scores = np.array([(queries[rows] @ keys[m]).sum() for m, rows in zip(tokens, behind)])
+        return keys[tokens[top_k(scores, n_repr)]].sum(axis=0)
+
+    representatives = []
+    kept = np.zeros_like(p.causal)
+    for first in range(0, p.seq_q, 64 * chunk):
+        rows = np.arange(first, min(first + 64 * chunk, p.seq_q))
+        count = max(0, p.position[first] + 1 - n_local - n_init) // block_size
+        representatives += [stands_for(unit) for unit in range(len(representatives), count)]
+        scores = np.array([(queries[rows] @ key).sum() for key in representatives])
+        for unit in np.flatnonzero(top_k(scores, units["top_k"])):
+            begin = n_init + unit * block_size
+            kept[rows[0] : rows[-1] + 1, begin : begin + block_size] = True
+        kept[rows[0] : rows[-1] + 1, :n_init] = True
+        kept[rows[0] : rows[-1] + 1, n_init + count * block_size :] = True
+    return kept & p.causal
+
+
 METHODS = {
+    "infllm-prefill": infllm_prefill,
     "hyper-attention": hyper_attention,
     "hash-sparse": hash_sparse,
     "streaming-llm": streaming_llm,
