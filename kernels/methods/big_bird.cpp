@@ -52,7 +52,9 @@ MethodSpec BigBirdSpec() {
       .parameters = {blocks("n_global", 2, 0, "first key blocks that every row keeps", ParameterRole::kOther),
                      blocks("n_window", 3, 1, "newest key blocks, the row's own among them", ParameterRole::kOther),
                      blocks("n_random", 3, 0, "random key blocks per block of 64 query rows", ParameterRole::kBudget),
-                     internal::SeedParameter("the blocks")},
+                     internal::SeedParameter("the blocks"),
+                     internal::ShareOfPrompt("global_share", "n_global", "first key blocks"),
+                     internal::ShareOfPrompt("window_share", "n_window", "newest key blocks")},
   };
 }
 
@@ -63,7 +65,14 @@ class BigBirdMethod final : public internal::PrefillSelector {
  private:
   Status Choose(const AttentionProblem& problem, const ParameterValues& values, const RunOptions& options,
                 SparseIndex* index) const override {
-    const int32_t num_global = values.Integer("n_global"), num_random = values.Integer("n_random");
+    const int32_t num_random = values.Integer("n_random");
+    // Whole blocks of a share, rounded down, and at least one.
+    const auto blocks = [&](const char* share, const char* length) {
+      if (values.Real(share) == 0) return values.Integer(length);
+      const int64_t tokens = internal::TokensOfShare(values.Real(share), internal::NumVisibleKeys(problem));
+      return std::max(1, static_cast<int32_t>(tokens / kBigBirdBlock));
+    };
+    const int32_t num_global = blocks("global_share", "n_global"), num_window = blocks("window_share", "n_window");
     const auto seed = static_cast<uint64_t>(values.Integer("seed"));
     return internal::SelectByHead(
         problem, options,
@@ -74,7 +83,7 @@ class BigBirdMethod final : public internal::PrefillSelector {
             const uint64_t stream = problems::RandomAt(seed, static_cast<uint64_t>(head));
             const auto choose = [&](const internal::QueryBlock& rows, std::vector<int32_t>* blocks) {
               const int32_t num_blocks = rows.NumKeyBlocks(kBigBirdBlock);
-              const int32_t window = std::max(0, rows.FirstOwn(kBigBirdBlock) - values.Integer("n_window") + 1);
+              const int32_t window = std::max(0, rows.FirstOwn(kBigBirdBlock) - num_window + 1);
               const int32_t global = std::min(num_global, window);
               for (int32_t block = 0; block < global; ++block) blocks->push_back(block);
               for (int32_t block = window; block < num_blocks; ++block) blocks->push_back(block);

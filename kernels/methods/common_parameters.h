@@ -58,6 +58,11 @@ inline int64_t TokensLeft(double share_left_out, int64_t num_tokens) {
   return std::clamp<int64_t>(static_cast<int64_t>(left), 1, std::max<int64_t>(num_tokens, 1));
 }
 
+// As many of so many tokens as a share says, rounded down in the same way.
+inline int64_t TokensOfShare(double share, int64_t num_tokens) {
+  return TokensLeft(1 - share, num_tokens);
+}
+
 // The same budget as a share, of a method that has it in tokens. `of`: "the step's tokens".
 inline constexpr char kCompressionRatio[] = "compression_ratio";
 inline ParameterSpec CompressionRatio(const std::string& budget, const std::string& of = "a step's tokens") {
@@ -74,6 +79,18 @@ inline ParameterSpec CompressionRatio(const std::string& budget, const std::stri
 inline int32_t BudgetInTokens(const ParameterValues& values, std::string_view budget, int64_t num_tokens) {
   const double ratio = values.Real(kCompressionRatio);
   return ratio > 0 ? static_cast<int32_t>(TokensLeft(ratio, num_tokens)) : values.Integer(budget);
+}
+
+// A share of the prompt's tokens in a length's place, of a prefill method that others compared with by shares.
+inline ParameterSpec ShareOfPrompt(const std::string& name, const std::string& length, const std::string& what) {
+  return {.name = name,
+          .type = ParameterType::kReal,
+          .default_value = 0,
+          .maximum = 1,
+          .step = 0.01,
+          .help = what + " as a share of the prompt, instead of " + length + " (0: set by " + length +
+                  "; SampleAttention's comparison: 0.08)",
+          .cost = "more pairs, the more the longer the prompt"};
 }
 
 // Of a method that evicts from step to step. `settings`: behind the help.

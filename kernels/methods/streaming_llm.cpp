@@ -12,6 +12,7 @@
 // of its rows keeps.
 #include <algorithm>
 
+#include "common_parameters.h"
 #include "head_groups.h"
 #include "kernels/stop_status.h"
 #include "registry.h"
@@ -73,6 +74,7 @@ MethodSpec StreamingLlmSpec() {
                .unit = Unit::kTokens,
                .help = "tokens left out between two of the dilated window",
                .cost = "fewer pairs"},
+              internal::ShareOfPrompt("local_share", "n_local", "newest tokens"),
           },
   };
 }
@@ -84,10 +86,14 @@ class StreamingLlmMethod final : public internal::PrefillSelector {
  private:
   Status Choose(const AttentionProblem& problem, const ParameterValues& values, const RunOptions& options,
                 SparseIndex* index) const override {
-    const int64_t sinks = values.Integer("n_sink"), local = values.Integer("n_local");
+    const double share = values.Real("local_share");
+    const int32_t num_local =
+        share > 0 ? static_cast<int32_t>(internal::TokensOfShare(share, internal::NumVisibleKeys(problem)))
+                  : values.Integer("n_local");
+    const int64_t sinks = values.Integer("n_sink"), local = num_local;
     const int64_t dilated = values.Integer("n_dilated"), stride = int64_t{values.Integer("interval")} + 1;
     if (dilated <= local) {  // exact to the element
-      const ElementRule rule{MaskKind::kCausalWindow, values.Integer("n_local"), values.Integer("n_sink")};
+      const ElementRule rule{MaskKind::kCausalWindow, num_local, values.Integer("n_sink")};
       *index = internal::IndexOfRule(problem, rule);
       return {};
     }

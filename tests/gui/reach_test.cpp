@@ -153,7 +153,7 @@ TEST_F(ReachTest, AClickOnAPointOfTheTradeOffOpensItsRun) {
   const int64_t own = trial.mask()->mask_id;
   QTest::mouseMove(chart, chart->PlaceOf(*cheapest));
   ASSERT_TRUE(WaitFor([&] { return trial.ghost().has_value(); }));
-  EXPECT_EQ(trial.ghost()->summary.parameters, "n_sink=4,n_local=16,n_dilated=0,interval=1");
+  EXPECT_EQ(trial.ghost()->summary.parameters, "n_sink=4,n_local=16,n_dilated=0,interval=1,local_share=0");
   EXPECT_LT(trial.ghost()->summary.kept_fraction, trial.mask()->summary.kept_fraction);
   EXPECT_EQ(trial.shown_mask()->mask_id, trial.ghost()->mask_id);
   EXPECT_EQ(trial.mask()->mask_id, own);

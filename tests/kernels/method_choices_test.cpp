@@ -107,6 +107,21 @@ TEST(Patterns, OfSinksAndAWindowAreAShape) {
   EXPECT_EQ(MaskOf(Select("lm-infinite", "n_global=9,n_local=77", data.View())), expected);
 }
 
+// SampleAttention compares with windows and global tokens of 8 % of the prompt (its section 5.1): 1600 tokens' are 128.
+TEST(Patterns, OfAShareAreThoseOfAsManyTokens) {
+  std::mt19937 random(FreshSeed());
+  const RandomProblem data(SquareShape(1600), &random);
+  const auto runs = [&](const std::string& method, const std::string& parameters) {
+    return MaskOf(Select(method, parameters, data.View()));
+  };
+  EXPECT_EQ(runs("streaming-llm", "local_share=0.08"), runs("streaming-llm", "n_local=128"));
+  EXPECT_EQ(runs("streaming-llm", "local_share=0.08,n_dilated=400"),
+            runs("streaming-llm", "n_local=128,n_dilated=400"));
+  EXPECT_EQ(runs("big-bird", "global_share=0.08,window_share=0.08"), runs("big-bird", "n_global=2,n_window=2"));
+  EXPECT_EQ(runs("big-bird", "global_share=0.001"), runs("big-bird", "n_global=1"));
+  EXPECT_EQ(runs("big-bird", "window_share=1"), CausalMask(data.View()));
+}
+
 TEST(StreamingLlm, DilatedFormLeavesOutTokensByTheirPlace) {
   std::mt19937 random(FreshSeed());
   const RandomProblem data(SquareShape(600), &random);

@@ -1,11 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Prefill methods as masks over all (row, column) pairs of one head; see methods_kept_sets.py, which compares them."""
+import fractions
+
 import numpy as np
 
 from kept_set_rules import RELATIVE_GAP, Ambiguous, random_planes, softmax, split_mix, top_k, top_share
 
 
-def streaming_llm(p, b, h, n_sink, n_local, n_dilated, interval):
+def tokens_of_share(p, share):
+    """Whole tokens of the prompt, at least one."""
+    return max(1, int(fractions.Fraction(str(share)) * p.num_visible))
+
+
+def streaming_llm(p, b, h, n_sink, n_local, n_dilated, interval, local_share):
+    n_local = tokens_of_share(p, local_share) if local_share else n_local
     distance = p.position[:, None] - p.column[None, :]
     sinks = np.broadcast_to(p.column[None, :] < n_sink, distance.shape)
     if n_dilated <= n_local:
@@ -40,7 +48,9 @@ def keep_blocks(kept, rows, blocks, size):
         kept[rows[0] : rows[-1] + 1, size * block : size * block + size] = True
 
 
-def big_bird(p, b, h, n_global, n_window, n_random, seed):
+def big_bird(p, b, h, n_global, n_window, n_random, seed, global_share, window_share):
+    n_global = max(1, tokens_of_share(p, global_share) // 64) if global_share else n_global
+    n_window = max(1, tokens_of_share(p, window_share) // 64) if window_share else n_window
     kept = np.zeros_like(p.causal)
     stream = split_mix(seed, p.first_qo_head + h)
     for rows, first, last in row_blocks(p, 64):
