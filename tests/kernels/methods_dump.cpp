@@ -25,6 +25,7 @@
 #include "kernels/decode_driver.h"
 #include "kernels/decode_method.h"
 #include "kernels/method.h"
+#include "methods_dump_settings.h"
 #include "prompt_facts.h"
 #include "random_problem.h"
 #include "recorded_heads.h"
@@ -32,6 +33,9 @@
 namespace headscope::kernels {
 namespace {
 
+using testing::DecodeSettings;
+using testing::GenerationSettings;
+using testing::PrefillSettings;
 using testing::ProblemShape;
 using testing::RandomProblem;
 using testing::RecordedHeads;
@@ -363,75 +367,6 @@ std::vector<ProblemShape> PrefillShapes() {
   return shapes;
 }
 
-using Settings = std::vector<std::pair<const char*, const char*>>;  // method, parameters
-
-Settings PrefillSettings() {
-  return {
-      {"dense", ""},
-      {"a-shape", "n_sink=7,n_local=50"},
-      {"a-shape", "n_sink=0,n_local=1"},
-      {"vertical-slash", "n_vertical=12,n_slash=5"},
-      {"vertical-slash", "n_vertical=40,n_slash=40,forced_columns=4,forced_slashes=9,last_q=16"},
-      {"vertical-slash", "n_vertical=300,n_slash=2"},
-      {"block-sparse", "n_blocks=1"},
-      {"block-sparse", "n_blocks=3"},
-      {"s2-attention", "local_blocks=1,vertical_stride=3"},
-      {"s2-attention",
-       "local_blocks=2,vertical_stride=4,head_step=3,offset=1,subtract_offset=1,per_kv_head=1,max_distance=5"},
-      {"s2-attention", "vertical_stride=2,far_stride=4,far_distance=3"},
-      {"s2-attention", "vertical_stride=1,far_stride=3,far_distance=2,offset=5,subtract_offset=1,max_distance=12"},
-      {"sample-attention", "alpha_c=0.6,alpha_s=0.5"},
-      {"sample-attention", "alpha_c=0.4,alpha_s=0.3,chunk_n=3,keep_diagonal=1"},
-      {"sample-attention", "alpha_c=0.5,alpha_s=0.2,chunk_n=2,own_rows_only=1"},
-      {"sample-attention", "by_length=glm4"},
-      {"sample-attention", "by_length=internlm2-fast,chunk_n=9"},
-      {"streaming-llm", "n_sink=5,n_local=30"},
-      {"streaming-llm", "n_sink=5,n_local=20,n_dilated=150,interval=2"},
-      {"streaming-llm", "n_sink=4,local_share=0.08"},
-      {"streaming-llm", "n_sink=4,local_share=0.29,n_dilated=200"},
-      {"sliding-window-prefill", "n_local=1"},
-      {"sliding-window-prefill", "n_local=70,dense_layers=2"},
-      {"lm-infinite", "n_global=9,n_local=40"},
-      {"big-bird", "n_global=1,n_window=2,n_random=2,seed=7"},
-      {"big-bird", "n_global=0,n_window=1,n_random=3"},
-      {"big-bird", "global_share=0.08,window_share=0.08"},
-      {"big-bird", "n_random=1,global_share=0.2,window_share=0.45,seed=3"},
-      {"infllm-prefill", "block_size=16,n_init=8,n_local=40,top_k=2,n_repr=3,chunk=1"},
-      {"infllm-prefill", "block_size=24,n_init=1,n_local=100,top_k=3,n_repr=2,chunk=2"},
-      {"infllm-prefill", "block_size=7,n_init=20,n_local=1,top_k=5,n_repr=9"},
-      {"flex-prefill", "gamma=0.6,tau=0,min_budget=0"},
-      {"flex-prefill", "gamma=0.6,tau=1,min_budget=0"},
-      {"flex-prefill", "gamma=0.3,tau=0.4,min_budget=200"},
-      {"flex-prefill", "gamma=0.3,tau=0.4,min_budget=200,form=code"},
-      {"flex-prefill", "gamma=0.6,tau=1,min_budget=0,form=code"},
-      {"flex-prefill", "gamma=0.7,tau=0,min_budget=0,form=code"},
-      {"x-attention", "tau=0.6,stride=8"},
-      {"x-attention", "tau=0.7,stride=16,force_ends=1"},
-      {"x-attention", "tau=0.6,stride=4"},
-      {"x-attention", "tau=0.8,stride=64"},
-      {"sparge-attn", "tau=0.8,theta=0.01"},
-      {"sparge-attn", "tau=0.7,theta=0.016,similarity=cosine,centre=1"},
-      {"sparge-attn", "rule=top_k,tau=0.4,centre=1"},
-      {"sparge-attn", "rule=top_k,tau=0.3,theta=0.016,similarity=cosine"},
-      {"moba", "top_k=2,block_size=32"},
-      {"moba", "top_k=3,block_size=48,rows=mean"},
-      {"nsa", "n_blocks=4,n_local=0"},
-      {"nsa", "n_blocks=4,n_local=100,rows=sum"},
-      {"infllm-v2", "top_k=3,n_first=1,n_local=64"},
-      {"infllm-v2", "top_k=1,n_first=1,n_local=200"},
-      {"infllm-v2", "top_k=2,n_first=0,n_local=1,rows=sum"},
-      {"hyper-attention", "block_size=4,sample_size=3,min_seq_len=40,num_planes=5"},
-      {"hyper-attention", "block_size=16,sample_size=0,min_seq_len=90,seed=4"},
-      {"hash-sparse", "num_buckets=40"},
-      {"hash-sparse", "num_buckets=150,seed=2"},
-      {"static-index", "n_vertical=12,n_slash=5,at=0.4"},
-      {"static-index", "n_vertical=40,n_slash=40,forced_columns=4,forced_slashes=9,last_q=16,at=1"},
-      {"oracle-top-k", "k=30"},
-      {"oracle-blocks", "n_blocks=2"},
-      {"oracle-top-p", "p=0.7"},
-  };
-}
-
 void WritePrefill(Dumper* dumper) {
   for (const auto& [method, parameters] : PrefillSettings()) {
     for (const ProblemShape& shape : PrefillShapes()) dumper->Write({Phase::kPrefill, method, parameters, shape});
@@ -450,57 +385,6 @@ void WritePrefill(Dumper* dumper) {
                                            {"nsa", "n_blocks=3,n_local=0"},
                                            {"oracle-top-p", "p=0.5"}})
     dumper->Write({Phase::kPrefill, method, parameters, capped, 0.4f, 3.0f});
-}
-
-Settings DecodeSettings() {
-  return {
-      {"dense", ""},
-      {"sliding-window", "n_local=20,n_sink=4"},
-      {"sliding-window", "n_local=1"},
-      {"sliding-window", "n_sink=4,compression_ratio=0.3"},
-      {"lm-infinite-decode", "n_global=4,compression_ratio=0.75"},
-      {"exact-top-k", "compression_ratio=0.9"},
-      {"low-rank", "r=4,compression_ratio=0.9"},
-      {"quest", "compression_ratio=0.6"},
-      {"sparq", "r=4,compression_ratio=0.85"},
-      {"sparq", "r=4,k=30,reallocate=0,copies=one"},
-      {"sparq", "r=4,k=30,reallocate=1,copies=one"},
-      {"twilight", "p=0.7,compression_ratio=0.5,bits=exact"},
-      {"lm-infinite-decode", "n_global=4,k=20"},
-      {"lm-infinite-decode", "n_global=9,k=5"},
-      {"exact-top-k", "k=20"},
-      {"exact-top-k", "k=20,others=dropped"},
-      {"exact-top-k", "compression_ratio=0.7,others=mean_value"},
-      {"low-rank", "r=4,k=20"},
-      {"low-rank", "r=24,k=9,seed=5"},
-      {"quest", "budget=64"},
-      {"quest", "budget=40,page_size=8,keep_newest=0"},
-      {"quest", "budget=100,page_size=5,group=mean_query"},
-      {"twilight", "p=0.7,candidates=200,bits=exact"},
-      {"twilight", "p=0.8,candidates=16"},
-      {"twilight", "p=0.7,selector=dense"},
-      {"twilight", "p=0.9,candidates=50,selector=sparq"},
-      {"twilight", "p=0.6,candidates=70,selector=sliding-window"},
-      {"twilight", "p=0.8,candidates=60,selector=lm-infinite-decode,bits=exact"},
-      {"twilight", "p=0.75,candidates=40,selector=exact-top-k"},
-      {"twilight", "p=0.85,candidates=80,selector=low-rank,bits=exact"},
-      {"twilight", "p=0.7,candidates=60,quest_page_size=5,quest_group=mean_query,quest_keep_newest=0,bits=exact"},
-      {"twilight", "p=0.9,candidates=50,selector=sparq,sparq_r=3,sparq_local_share=0.6,sparq_temperature=one"},
-      {"twilight", "p=0.8,candidates=40,selector=sliding-window,sliding_window_n_sink=9,bits=exact"},
-      {"twilight", "p=0.8,candidates=40,selector=lm-infinite-decode,lm_infinite_decode_n_global=30,bits=exact"},
-      {"twilight", "p=0.85,candidates=40,selector=low-rank,low_rank_r=2,low_rank_seed=7,bits=exact"},
-      {"v-attention", "n_sink=3,n_local=5,heavy_share=0.1,base_share=0.2,epsilon=0.5,delta=0.3"},
-      {"v-attention", "n_sink=0,n_local=0,heavy_share=0.02,base_share=0.02,epsilon=1,delta=0.9,seed=3"},
-      {"v-attention", "n_sink=3,n_local=5,heavy_share=0.1,base_share=0.1,epsilon=0.5,delta=0.2,bound=one_sided"},
-      {"sparq", "r=4,k=16"},
-      {"sparq", "r=1,k=5,local_share=1"},
-      {"sparq", "r=64,k=40,local_share=0"},
-      {"sparq", "r=8,k=30,reallocate=0"},
-      {"sparq", "r=8,k=30,reallocate=1"},
-      {"sparq", "r=4,k=30,reallocate=1,temperature=sqrt_head_dim"},
-      {"sparq", "r=4,k=30,reallocate=1,temperature=sqrt_r"},
-      {"sparq", "r=4,k=30,reallocate=1,temperature=one"},
-  };
 }
 
 void WriteDecode(Dumper* dumper) {
@@ -529,65 +413,6 @@ void WriteDecode(Dumper* dumper) {
     }
   }
   dumper->Write({Phase::kDecode, "sparq", "r=6,k=20", {1, 4, 2, 16, 1, 300, 299, DType::kFloat32}, 0.5f, 4.0f});
-}
-
-Settings GenerationSettings() {
-  return {
-      {"h2o", "k=24"},
-      {"h2o", "k=9,local_share=0"},
-      {"h2o", "compression_ratio=0.8"},
-      {"tova", "compression_ratio=0.7"},
-      {"tova", "k=20"},
-      {"tova", "k=31,critical=1"},
-      {"h2o", "k=17,allocation=ada,ada_floor=0.3"},
-      {"h2o", "k=16,allocation=kvpress,ada_floor=0.6,local_share=0.4"},
-      {"h2o", "compression_ratio=0.6,critical=1"},
-      {"h2o", "k=19,critical=1,allocation=ada"},
-      {"h2o", "k=18,critical=1,allocation=kvpress,local_share=0.1"},
-      {"snap-kv", "window=8"},
-      {"snap-kv", "budget=40,window=8,kernel=7,pooling=max,allocation=ada"},
-      {"snap-kv", "window=5,allocation=kvpress,ada_floor=0.5"},
-      {"pyramid-kv", "window=4,compression_ratio=0.6,num_layers=8,beta=5"},
-      {"pyramid-kv", "window=4,budget=15,num_layers=3,beta=2"},
-      {"chunk-kv", "window=5,compression_ratio=0.7,chunk=4"},
-      {"chunk-kv", "window=5,budget=18,chunk=3,allocation=ada"},
-      {"snap-kv", "window=6,chunk=7,critical=1"},
-      {"pyramid-kv", "window=4,compression_ratio=0.6,num_layers=8,beta=5,chunk=3"},
-      {"knorm", "chunk=20"},
-      {"key-diff", "compression_ratio=0.7,chunk=4,allocation=kvpress,ada_floor=0.5"},
-      {"lag-kv", "lag=16,compression_ratio=0.6,chunk=5"},
-      {"expected-attention", "n_future=20,n_sink=3,chunk=4,allocation=ada"},
-      {"cur-dkv", "compression_ratio=0.6,chunk=6,critical=1"},
-      {"knorm", ""},
-      {"knorm", "compression_ratio=0.8,allocation=ada,ada_floor=0.3"},
-      {"knorm", "compression_ratio=0.8,allocation=kvpress,ada_floor=0.6"},
-      {"snap-kv", "window=5,critical=1"},
-      {"snap-kv", "window=5,critical=1,allocation=ada"},
-      {"snap-kv", "window=5,critical=1,allocation=kvpress"},
-      {"expected-attention", "n_future=20"},
-      {"expected-attention", "n_future=300,n_sink=2,covariance=0,epsilon=0.02,allocation=ada"},
-      {"l-serve", "budget=40,logical_size=4,logical_pages=2"},
-      {"l-serve", "budget=25,logical_size=8,logical_pages=1,interval=3"},
-      {"l-serve", "compression_ratio=0.7,logical_size=4,logical_pages=2"},
-      {"infllm", "block_size=8,n_init=6,n_local=30,top_k=2,n_repr=3"},
-      {"infllm", "block_size=5,n_init=1,n_local=12,top_k=4,n_repr=1"},
-      {"twilight",
-       "p=0.8,candidates=40,selector=l-serve,l_serve_logical_size=4,l_serve_logical_pages=2,dense_layers=0"},
-      {"twilight", "p=0.7,compression_ratio=0.6,bits=exact,selector=l-serve,l_serve_logical_size=8,l_serve_interval=3"},
-      {"twilight", "p=0.8,candidates=60,selector=infllm,infllm_block_size=8,infllm_n_init=6,infllm_n_local=30"},
-      {"magic-pig", "bits=3,tables=6,n_sink=2,n_local=8"},
-      {"magic-pig", "bits=2,tables=4,n_sink=0,n_local=3,seed=9,epsilon=0.01,dense_every=0"},
-      {"magic-pig", "bits=2,tables=4,n_sink=0,n_local=3,dense_every=2"},
-      {"think", "window=8,n_local=6"},
-      {"think", "ratio=0.72,window=200,n_local=0"},
-      {"key-diff", "budget=33"},
-      {"lag-kv", "lag=16,compression_ratio=0.6"},
-      {"lag-kv", "lag=20,n_sink=2,ranks=0,allocation=ada"},
-      {"cur-dkv", "budget=33"},
-      {"cur-dkv", "window=7,n_sink=1,leverage=mean,compression_ratio=0.6,allocation=ada"},
-      {"cur-dkv", "window=0,leverage=values,compression_ratio=0.7,allocation=kvpress"},
-      {"cur-dkv", "window=5,n_sink=0,leverage=keys,compression_ratio=0.4,critical=1"},
-  };
 }
 
 // Methods that take over what lower layers chose; layers below, at and between those that choose, and above.
