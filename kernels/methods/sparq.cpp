@@ -10,6 +10,7 @@
 // Choices where the paper is silent: equal scores go to the earlier component or token; an all-zero query has
 // temperature sqrt(head_dim); the mean is over all tokens, kept ones too. `reallocate` = 0 is the paper's ablation, and
 // its setting for grouped-query models: alpha is 1. `temperature` has the paper's ablation of equation 9 (section 5.4).
+// `group` = scores is the released code: over the group it sums the scores before their softmax.
 #include <algorithm>
 #include <cmath>
 #include <memory>
@@ -93,6 +94,12 @@ MethodSpec SparqSpec() {
                        "key; with one it gathers them from whole keys (the paper's 1 x K)",
                .cost = "one reads whole keys; two take half as much memory again as K and V",
                .choices = {"two", "one"}},
+              {.name = "group",
+               .type = ParameterType::kChoice,
+               .help = "what is summed over the query heads of a KV head to choose tokens: their approximate "
+                       "probabilities, or the scores themselves (the released code)",
+               .cost = "nothing",
+               .choices = {"probabilities", "scores"}},
           },
   };
 }
@@ -101,8 +108,18 @@ MethodSpec SparqSpec() {
 // results do not depend on the number of threads.
 constexpr int64_t kChunk = 2048;
 
-// In the order of the parameter's choices.
+// In the order of the parameters' choices.
 enum class Temperature : uint8_t { kEquation9, kRootOfHeadDim, kRootOfRank, kOne };
+enum class SparqGroupSum : uint8_t { kProbabilities, kScores };
+
+// How tokens are scored, apart from what a kernel knows too.
+struct SparqEstimate {
+  Temperature temperature = Temperature::kEquation9;
+  SparqGroupSum group_sum = SparqGroupSum::kProbabilities;
+};
+SparqEstimate SparqEstimateOf(const ParameterValues& values) {
+  return {values.Choice<Temperature>("temperature"), values.Choice<SparqGroupSum>("group")};
+}
 
 // The choice for one KV head.
 struct HeadChoice {
@@ -114,11 +131,11 @@ struct HeadChoice {
 // Selects for one KV head in stages, so that several threads may share the chunks of its tokens.
 class SparqHead {
  public:
-  SparqHead(const AttentionProblem& problem, const SparqCudaOptions& options, Temperature temperature,
+  SparqHead(const AttentionProblem& problem, const SparqCudaOptions& options, SparqEstimate estimate,
             const TransposedKeys& keys, const float* mean, int64_t list)
       : problem_(problem),
         options_(options),
-        temperature_(temperature),
+        estimate_(estimate),
         mean_(mean),
         sequence_(static_cast<int32_t>(list / problem.num_kv_heads)),
         kv_head_(static_cast<int32_t>(list % problem.num_kv_heads)),
@@ -148,6 +165,7 @@ class SparqHead {
       keys_.stride = problem.k.row_stride;
     }
     ReduceQueries();
+    if (SumsScores()) summed_.reset(new float[static_cast<size_t>(stride_)]);
   }
 
   int64_t NumChunks() const { return (int64_t{problem_.seq_k} + kChunk - 1) / kChunk; }
@@ -160,6 +178,12 @@ class SparqHead {
     internal::EstimateScores(keys_, queries, problem_.soft_cap, span.first, span.count, scores_.get() + span.first,
                              stride_);
     for (int32_t i = 0; i < group_; ++i) maxima_[At(i, chunk)] = MaxOf(Row(i) + span.first, span.count);
+    if (!SumsScores()) return;
+    for (int64_t token = span.first; token < span.first + span.count; ++token) {
+      float sum = 0;
+      for (int32_t i = 0; i < group_; ++i) sum += Row(i)[token];
+      summed_[static_cast<size_t>(token)] = sum;
+    }
   }
 
   // Then for every chunk: scores become exponentials.
@@ -209,6 +233,8 @@ class SparqHead {
   const void* At(const void* data, int64_t elements) const {
     return static_cast<const char*>(data) + elements * SizeOf(problem_.dtype);
   }
+  // Of one query head both have one order.
+  bool SumsScores() const { return group_ > 1 && estimate_.group_sum == SparqGroupSum::kScores; }
   size_t At(int64_t i, int64_t chunk) const { return static_cast<size_t>(i * NumChunks() + chunk); }
   float* Row(int32_t i) { return scores_.get() + i * stride_; }
   float* Query(int32_t i) { return queries_.data() + int64_t{i} * problem_.head_dim; }
@@ -223,14 +249,14 @@ class SparqHead {
 
   // 1 / temperature; that of equation 9 for any softmax scale: scale / sqrt(share of |q|_1 in the components).
   float InverseTemperature(int32_t i) {
-    if (temperature_ == Temperature::kOne) return 1.0f;
-    if (temperature_ == Temperature::kRootOfRank) return 1.0f / std::sqrt(static_cast<float>(options_.rank));
+    if (estimate_.temperature == Temperature::kOne) return 1.0f;
+    if (estimate_.temperature == Temperature::kRootOfRank) return 1.0f / std::sqrt(static_cast<float>(options_.rank));
     double all = 0;
     for (int32_t d = 0; d < problem_.head_dim; ++d) all += std::fabs(static_cast<double>(Query(i)[d]));
     double chosen = 0;
     for (const int32_t d : components_) chosen += std::fabs(static_cast<double>(Query(i)[d]));
     const double scale = static_cast<double>(problem_.EffectiveScale());
-    const bool by_share = temperature_ == Temperature::kEquation9 && chosen > 0;
+    const bool by_share = estimate_.temperature == Temperature::kEquation9 && chosen > 0;
     return static_cast<float>(by_share ? scale / std::sqrt(chosen / all) : scale);
   }
 
@@ -259,6 +285,8 @@ class SparqHead {
     std::vector<int32_t> tokens;
     if (group_ == 1) {
       tokens = internal::TopK({Row(0), num_remote}, picks);
+    } else if (SumsScores()) {
+      tokens = internal::TopK({summed_.get(), num_remote}, picks);
     } else {
       const std::unique_ptr<float[]> summed(new float[num_remote + 1]);
       internal::WeightedSum(Row(0), stride_, inverse.data(), group_, local_begin, summed.get());
@@ -270,7 +298,7 @@ class SparqHead {
 
   const AttentionProblem& problem_;
   const SparqCudaOptions options_;
-  const Temperature temperature_;
+  const SparqEstimate estimate_;
   const float* const mean_;
   const int32_t sequence_;
   const int32_t kv_head_;
@@ -278,6 +306,7 @@ class SparqHead {
   const int64_t stride_;
   const int64_t row_floats_;
   const std::unique_ptr<float[]> scores_;  // [group, stride_]: scores, then exponentials
+  std::unique_ptr<float[]> summed_;        // [stride_]: scores over the group, where these choose
   std::vector<float> maxima_, sums_;       // [group, chunks]
   std::vector<float> queries_;             // [group, head_dim]
   std::vector<int32_t> components_;
@@ -316,7 +345,7 @@ Status RunStages(std::vector<std::unique_ptr<SparqHead>>* heads, const RunOption
   return status;
 }
 
-Status SelectChecked(const AttentionProblem& problem, const SparqCudaOptions& sparq, Temperature temperature,
+Status SelectChecked(const AttentionProblem& problem, const SparqCudaOptions& sparq, SparqEstimate estimate,
                      bool two_copies, const TransposedKeys& keys, const float* mean, const RunOptions& options,
                      DecodeSelection* selection) {
   // The mean value stands for what a row gives to keys that are left out; what it gives to a sink has no value.
@@ -333,7 +362,7 @@ Status SelectChecked(const AttentionProblem& problem, const SparqCudaOptions& sp
   const int64_t num_lists = int64_t{problem.batch} * problem.num_kv_heads;
   std::vector<std::unique_ptr<SparqHead>> heads;
   for (int64_t list = 0; list < num_lists; ++list)
-    heads.push_back(std::make_unique<SparqHead>(problem, sparq, temperature, keys, mean, list));
+    heads.push_back(std::make_unique<SparqHead>(problem, sparq, estimate, keys, mean, list));
   std::vector<HeadChoice> choices(static_cast<size_t>(num_lists));
   Status status = RunStages(&heads, options, &choices);
   if (!status.ok()) return status;
@@ -361,8 +390,8 @@ Status Refuse(const char* what, int64_t value, const char* allowed) {
           "sparq: " + std::string(what) + " is " + std::to_string(value) + ", must be " + allowed};
 }
 
-// SelectSparqCpu at any temperature.
-Status SelectAny(const AttentionProblem& problem, const SparqCudaOptions& sparq, Temperature temperature,
+// SelectSparqCpu, however tokens are scored.
+Status SelectAny(const AttentionProblem& problem, const SparqCudaOptions& sparq, SparqEstimate estimate,
                  bool two_copies, const TransposedKeys& keys, const float* mean, const RunOptions& options,
                  DecodeSelection* selection) {
   Status status = internal::CheckProblem(problem, sparq.mean_value && mean == nullptr);
@@ -376,7 +405,7 @@ Status SelectAny(const AttentionProblem& problem, const SparqCudaOptions& sparq,
   if (keys.data != nullptr && keys.component_stride < problem.seq_k)
     return Refuse("keys.component_stride", keys.component_stride, "seq_k or more");
   try {
-    return SelectChecked(problem, sparq, temperature, two_copies, keys, mean, options, selection);
+    return SelectChecked(problem, sparq, estimate, two_copies, keys, mean, options, selection);
   } catch (const std::bad_alloc&) {
     return {StatusCode::kOutOfMemory, "not enough memory for the estimates of this step"};
   }
@@ -412,7 +441,7 @@ class SparQPolicy final : public DecodePolicy {
 
   Status Step(const DecodeStep& step, const RunOptions& options, DecodeSelection* selection,
               DecodeEvictions*) override {
-    return SelectAny(step.problem, SparqOptions(values_, step.problem), values_.Choice<Temperature>("temperature"),
+    return SelectAny(step.problem, SparqOptions(values_, step.problem), SparqEstimateOf(values_),
                      SparqHasTwoCopies(values_), SparqHasTwoCopies(values_) ? From(step) : TransposedKeys(),
                      mean_.empty() ? nullptr : mean_.data(), options, selection);
   }
@@ -495,8 +524,8 @@ class SparQMethod final : public internal::DecodeSelector {
 
   Status Choose(const AttentionProblem& problem, const ParameterValues& values, const RunOptions& options,
                 DecodeSelection* selection) const override {
-    return SelectChecked(problem, SparqOptions(values, problem), values.Choice<Temperature>("temperature"),
-                         SparqHasTwoCopies(values), {}, nullptr, options, selection);
+    return SelectChecked(problem, SparqOptions(values, problem), SparqEstimateOf(values), SparqHasTwoCopies(values), {},
+                         nullptr, options, selection);
   }
 };
 
@@ -504,12 +533,15 @@ class SparQMethod final : public internal::DecodeSelector {
 
 Status SelectSparqCpu(const AttentionProblem& problem, const SparqCudaOptions& sparq, const TransposedKeys& keys,
                       const float* mean, const RunOptions& options, DecodeSelection* selection) {
-  return SelectAny(problem, sparq, Temperature::kEquation9, /*two_copies=*/true, keys, mean, options, selection);
+  return SelectAny(problem, sparq, {}, /*two_copies=*/true, keys, mean, options, selection);
 }
 
 std::optional<EstimatedTopTokens> EstimatedTopTokensOf(const DecodeMethod& method, const ParameterValues& values,
                                                        const AttentionProblem& problem) {
-  if (&method != &SparQ() || values.Choice<Temperature>("temperature") != Temperature::kEquation9) return {};
+  if (&method != &SparQ()) return {};
+  const auto [temperature, group_sum] = SparqEstimateOf(values);
+  if (temperature != Temperature::kEquation9) return {};
+  if (group_sum != SparqGroupSum::kProbabilities && problem.GroupSize() > 1) return {};
   // A share of a step's tokens is another number at every step.
   if (values.Real(internal::kCompressionRatio) > 0) return {};
   return SparqOptions(values, problem);

@@ -236,8 +236,9 @@ TEST_F(ShellTest, RunAllMeasuresEveryMethodAsThePanelHasIt) {
     parameters[run.method] = run.parameters;
   EXPECT_EQ(parameters["block-sparse"], "n_blocks=2");
   EXPECT_EQ(parameters["a-shape"], "n_sink=64,n_local=128");
-  EXPECT_EQ(parameters["sparq"],
-            "r=32,k=128,compression_ratio=0,local_share=0.25,reallocate=auto,temperature=eq9,copies=two")
+  EXPECT_EQ(
+      parameters["sparq"],
+      "r=32,k=128,compression_ratio=0,local_share=0.25,reallocate=auto,temperature=eq9,copies=two,group=probabilities")
       << "not touched: its defaults";
 }
 

@@ -407,6 +407,32 @@ TEST(SparQ, TheTemperatureDividesTheScores) {
   EXPECT_FALSE(EstimatedTopTokensOf(sparq, testing::Values(sparq.spec(), "temperature=one"), data.View()))
       << "kernels know equation 9 alone";
   EXPECT_TRUE(EstimatedTopTokensOf(sparq, testing::Values(sparq.spec(), "copies=one"), data.View()));
+  EXPECT_TRUE(EstimatedTopTokensOf(sparq, testing::Values(sparq.spec(), "group=scores"), data.View()))
+      << "one query head sums nothing";
+}
+
+// The released code sums scores over a group, the paper probabilities. A key that one head's softmax gives everything,
+// and that the other head likes least of all, comes first by one and last by the other; one query head ranks alike.
+TEST(SparQ, SumsProbabilitiesOrScoresOverAGroup) {
+  std::mt19937 random(FreshSeed());
+  RandomProblem data(DecodeShape(200, 2, 1), &random);
+  for (int32_t d = 0; d < 16; ++d) {
+    data.q.Set(0, 0, 0, d, d == 0 ? 4.0f : 0.0f);
+    data.q.Set(0, 1, 0, d, d == 0 ? -8.0f : 0.0f);
+    for (int32_t token = 0; token < 200; ++token)
+      data.k.Set(0, 0, token, d, d == 0 ? (token == 7 ? 10.0f : -0.01f * static_cast<float>(token % 50)) : 0.0f);
+  }
+  const auto tokens = [&](const std::string& parameters) {
+    return TokensOf(SelectTokens("sparq", "r=16,k=5,local_share=0," + parameters, data.View()), 0);
+  };
+  EXPECT_THAT(tokens("group=probabilities"), ::testing::Contains(7));
+  EXPECT_THAT(tokens("group=scores"), ::testing::Not(::testing::Contains(7)));
+  const DecodeMethod& sparq = *FindDecodeMethod("sparq");
+  EXPECT_FALSE(EstimatedTopTokensOf(sparq, testing::Values(sparq.spec(), "group=scores"), data.View()))
+      << "kernels sum probabilities alone";
+  const RandomProblem one(DecodeShape(300), &random);
+  EXPECT_EQ(SelectTokens("sparq", "r=4,k=30,group=scores", one.View()).pages,
+            SelectTokens("sparq", "r=4,k=30", one.View()).pages);
 }
 
 TEST(SparQ, ScaleReplacesTheSquareRootOfHeadDim) {

@@ -124,6 +124,8 @@ inline Settings DecodeSettings() {
       {"sparq", "r=4,k=30,reallocate=1,temperature=sqrt_head_dim"},
       {"sparq", "r=4,k=30,reallocate=1,temperature=sqrt_r"},
       {"sparq", "r=4,k=30,reallocate=1,temperature=one"},
+      {"sparq", "r=8,k=30,reallocate=1,group=scores"},
+      {"sparq", "r=8,k=129,local_share=0.256,reallocate=0,group=scores"},
   };
 }
 

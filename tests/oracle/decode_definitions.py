@@ -21,20 +21,23 @@ def sliding_window(p, b, kv, n_local, n_sink):
     return kept, None, None, 2 * kept.sum() * p.head_dim + 2 * p.head_dim
 
 
-def sparq(p, b, kv, r, k, local_share, reallocate, temperature, copies=0):
-    """Algorithm 1 with the grouped-query form of section 4; temperatures of section 5.4."""
+def sparq(p, b, kv, r, k, local_share, reallocate, temperature, copies=0, group=0):
+    """Algorithm 1 with the grouped-query form of section 4; temperatures of section 5.4; group 1: the released code's sum of scores."""
     reallocate = p.group == 1 if reallocate == 2 else reallocate
     heads = range(kv * p.group, (kv + 1) * p.group)
     q = [p.q[b, h, 0] for h in heads]
     r, k = min(r, p.head_dim), min(k, p.seq_k)
     largest = top_k(sum(abs(x) for x in q), r)
-    estimate = []
+    estimate, scores = [], 0
     for x in q:
         tau = [np.sqrt(np.abs(x[largest]).sum() / np.abs(x).sum()) / p.softmax_scale, 1 / p.softmax_scale, np.sqrt(r), 1][temperature]
-        estimate.append(softmax(p.cap(p.k[b, kv][:, largest] @ x[largest] / tau)))
+        of_head = p.cap(p.k[b, kv][:, largest] @ x[largest] / tau)
+        scores = scores + of_head
+        estimate.append(softmax(of_head))
     local = int(fractions.Fraction(str(local_share)) * k)
     kept = p.column >= p.seq_k - local
-    kept[: p.seq_k - local] |= top_k(sum(estimate)[: p.seq_k - local], k - local)
+    ranked = scores if group else sum(estimate)
+    kept[: p.seq_k - local] |= top_k(ranked[: p.seq_k - local], k - local)
     read = p.head_dim if copies else r  # with one copy of K the estimate reads whole keys
     if not reallocate:
         return kept, None, None, p.seq_k * read + 2 * k * p.head_dim + 2 * p.head_dim
