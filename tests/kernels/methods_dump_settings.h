@@ -110,6 +110,7 @@ inline Settings DecodeSettings() {
       {"twilight", "p=0.85,candidates=80,selector=low-rank,bits=exact"},
       {"twilight", "p=0.7,candidates=60,quest_page_size=5,quest_group=mean_query,quest_keep_newest=0,bits=exact"},
       {"twilight", "p=0.9,candidates=50,selector=sparq,sparq_r=3,sparq_local_share=0.6,sparq_temperature=one"},
+      {"twilight", "p=0.9,candidates=50,selector=sparq,sparq_r=6,sparq_group=scores,bits=exact"},
       {"twilight", "p=0.8,candidates=40,selector=sliding-window,sliding_window_n_sink=9,bits=exact"},
       {"twilight", "p=0.8,candidates=40,selector=lm-infinite-decode,lm_infinite_decode_n_global=30,bits=exact"},
       {"twilight", "p=0.85,candidates=40,selector=low-rank,low_rank_r=2,low_rank_seed=7,bits=exact"},

@@ -117,7 +117,7 @@ def candidates_of(selector, p, b, kv, tokens, own):
     if selector == "dense":
         return np.ones(p.seq_k, bool), 1
     if selector == "sparq":  # nothing is made of V
-        return sparq(p, b, kv, own["r"], tokens, own["local_share"], 0, own["temperature"])[0], 1
+        return sparq(p, b, kv, own["r"], tokens, own["local_share"], 0, own["temperature"], group=own["group"])[0], 1
     if selector == "sliding-window":
         return sliding_window(p, b, kv, tokens, own["n_sink"])[0], 1
     if selector == "lm-infinite-decode":
