@@ -67,12 +67,13 @@ class BigBirdMethod final : public internal::PrefillSelector {
                 SparseIndex* index) const override {
     const int32_t num_random = values.Integer("n_random");
     // Whole blocks of a share, rounded down, and at least one.
-    const auto blocks = [&](const char* share, const char* length) {
+    const auto blocks_of = [&](const char* share, const char* length) {
       if (values.Real(share) == 0) return values.Integer(length);
       const int64_t tokens = internal::TokensOfShare(values.Real(share), internal::NumVisibleKeys(problem));
       return std::max(1, static_cast<int32_t>(tokens / kBigBirdBlock));
     };
-    const int32_t num_global = blocks("global_share", "n_global"), num_window = blocks("window_share", "n_window");
+    const int32_t num_global = blocks_of("global_share", "n_global"),
+                  num_window = blocks_of("window_share", "n_window");
     const auto seed = static_cast<uint64_t>(values.Integer("seed"));
     return internal::SelectByHead(
         problem, options,
