@@ -138,18 +138,13 @@ TEST_F(MaskFileTest, ReadsNumbersPerHead) {
 // Its published loader is NumPy's loadtxt: what that writes (savetxt, with a header) and what else it reads.
 TEST_F(MaskFileTest, ReadsNumbersPerHeadAsNumPyDoes) {
   const HeadNumbers numbers = ReadHeadNumbers(
-      Write("# trained at 1e-5
-5.000000000000000000e-01	1.000000000000000000e+00
-+.25	-0 # the last
-# 7
-"));
+      Write("# trained at 1e-5\n5.000000000000000000e-01\t1.000000000000000000e+00\n+.25\t-0 # the last\n#\t7\n"));
   EXPECT_EQ(numbers.num_layers, 2);
   EXPECT_THAT(numbers.values, ElementsAre(0.5, 1, 0.25, 0));
-  for (const char* const text : {"+\t1", "+-1\t1", "++1\t1", "0.5\t+ 1"})
-    EXPECT_THAT(Refusal(text, [](const std::string& path) {
-    ReadHeadNumbers(path); }),
-                HasSubstr("holds something other than finite numbers"))
-        << text;
+  for (const char* const text : {"+\t1", "+-1\t1", "++1\t1", "0.5\t+ 1"}) {
+    const std::string refusal = Refusal(text, [](const std::string& path) { ReadHeadNumbers(path); });
+    EXPECT_THAT(refusal, HasSubstr("holds something other than finite numbers")) << text;
+  }
 }
 
 // DuoAttention's patterns have these in a config.json; a model's config.json in the same folder is none.
