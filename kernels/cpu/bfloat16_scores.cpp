@@ -4,8 +4,11 @@
 #include "internal/bfloat16_scores.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
+#include <utility>
 
+#include "bfloat16_tiles.h"
 #include "kernels/narrow_floats.h"
 #include "panel.h"
 
@@ -118,18 +121,70 @@ BFloat16Keys::BFloat16Keys(const uint16_t* rows, int32_t num_rows, int32_t width
 void ScoreBFloat16(const uint16_t* q, int32_t num_rows, const BFloat16Keys& keys, int32_t num_keys, float scale,
                    float* scores, int64_t ld) {
   const int32_t width = keys.width();
+  const int32_t by_tiles =
+      width % kTileComponents == 0 && HasBFloat16Tiles() ? num_rows / kTileRowsOfProduct * kTileRowsOfProduct : 0;
   for (int32_t begin = 0; begin < num_keys; begin += kPanelLanes) {
     const uint16_t* const panel = keys.data() + int64_t{begin} * width;
+    if (by_tiles > 0) {
+      const TileTerm term{q, panel};
+      ScorePanelByTiles({&term, 1}, by_tiles, width, scale, scores + begin, ld);
+    }
 #if HEADSCOPE_BFLOAT16_PRODUCTS
     if (HasBFloat16Products()) {
-      for (int32_t row = 0; row < num_rows; row += kMostRows) {
+      for (int32_t row = by_tiles; row < num_rows; row += kMostRows) {
         ScoreRows<kMostRows>(std::min(kMostRows, num_rows - row), q + int64_t{row} * width, panel, width, scale,
                              scores + row * ld + begin, ld);
       }
       continue;
     }
 #endif
-    ScorePanelPlainly(q, num_rows, panel, width, scale, scores + begin, ld);
+    ScorePanelPlainly(q + int64_t{by_tiles} * width, num_rows - by_tiles, panel, width, scale,
+                      scores + by_tiles * ld + begin, ld);
+  }
+}
+
+bool HasProductsOfParts() {
+  return HasBFloat16Tiles();
+}
+
+BFloat16Parts::BFloat16Parts(const float* rows, int32_t num_rows, int32_t width) : num_rows_(num_rows), width_(width) {
+  const int64_t count = int64_t{num_rows} * width;
+  // Rows up to a whole tile are read.
+  const int64_t padded = int64_t{num_rows + kTileRowsOfProduct - 1} * width;
+  for (std::vector<uint16_t>& part : parts_) part.resize(static_cast<size_t>(padded));
+  uint16_t* const first = parts_[0].data();
+  uint16_t* const second = parts_[1].data();
+  uint16_t* const third = parts_[2].data();
+  for (int64_t i = 0; i < count; ++i) {
+    // A part is what bfloat16 has of what the parts before leave, which is exact.
+    const auto bits = std::bit_cast<uint32_t>(rows[i]);
+    const float rest = rows[i] - std::bit_cast<float>(bits & 0xffff0000u);
+    const auto rest_bits = std::bit_cast<uint32_t>(rest);
+    const float last = rest - std::bit_cast<float>(rest_bits & 0xffff0000u);
+    first[i] = static_cast<uint16_t>(bits >> 16);
+    second[i] = static_cast<uint16_t>(rest_bits >> 16);
+    third[i] = static_cast<uint16_t>(std::bit_cast<uint32_t>(last) >> 16);
+  }
+}
+
+BFloat16KeyParts::BFloat16KeyParts(const BFloat16Parts& rows) {
+  for (size_t part = 0; part < parts_.size(); ++part)
+    parts_[part] = BFloat16Keys(rows.part(part), rows.num_rows(), rows.width());
+}
+
+void ScoreInParts(const BFloat16Parts& q, int32_t first_row, int32_t num_rows, const BFloat16KeyParts& keys,
+                  int32_t num_keys, float scale, float* scores, int64_t ld) {
+  const int32_t width = q.width();
+  const int32_t padded = (num_rows + kTileRowsOfProduct - 1) / kTileRowsOfProduct * kTileRowsOfProduct;
+  // The others lie below the last bit of an fp32 product.
+  constexpr std::pair<size_t, size_t> kTerms[] = {{2, 0}, {1, 1}, {0, 2}, {1, 0}, {0, 1}, {0, 0}};
+  for (int32_t begin = 0; begin < num_keys; begin += kPanelLanes) {
+    TileTerm terms[std::size(kTerms)];
+    for (size_t i = 0; i < std::size(kTerms); ++i) {
+      terms[i] = {q.part(kTerms[i].first) + int64_t{first_row} * width,
+                  keys.part(kTerms[i].second).data() + int64_t{begin} * width};
+    }
+    ScorePanelByTiles(terms, padded, width, scale, scores + begin, ld);
   }
 }
 
