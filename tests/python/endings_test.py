@@ -430,9 +430,9 @@ class BehindAGpu(unittest.TestCase):
     """What waits for the writing thread where a model is on a GPU; the memory is plain here, which needs none."""
 
     def setUp(self):
-        real = pump_module._pinned_slab
-        pump_module._pinned_slab = lambda size: torch.empty(size, dtype=torch.uint8)
-        self.addCleanup(setattr, pump_module, "_pinned_slab", real)
+        real, size = pump_module._pinned_buffers, pump_module._BUFFER_BYTES
+        pump_module._pinned_buffers = lambda room: torch.empty(room // size * size, dtype=torch.uint8).split(size)
+        self.addCleanup(setattr, pump_module, "_pinned_buffers", real)
         self.pump, self.done = Pump(from_gpu=True), []
         self.addCleanup(self.pump.stop)
 
@@ -456,7 +456,7 @@ class BehindAGpu(unittest.TestCase):
             self.assertEqual(len(self.done), 6 * passes)
 
     def test_a_pass_of_more_than_may_wait_is_written_beside_it(self):
-        pieces = pump_module._waiting_from_gpu() // pump_module._PIECE_BYTES
+        pieces = pump_module._waiting_from_gpu() // pump_module._BUFFER_BYTES
         self.bring(pieces // 2)
         self.assertEqual(self.settled(), 0)
         self.bring(2 * pieces)  # would wait for room for ever
