@@ -48,11 +48,16 @@ struct Prompt {
                                    const model::ModelConfig& config) {
   const std::string decoded =
       request.decode_tokens == 0 ? "" : " and decoding adds " + std::to_string(request.decode_tokens);
-  const std::string name = request.prompt_file ? "the prompt " + *request.prompt_file : "the prompt";
-  throw UsageError(
-      {.file = request.prompt_file.value_or(""),
-       .problem = "the prompt has " + count + " tokens" + decoded + ", but the model has " + PositionsText(config),
-       .remedy = std::string("use a shorter prompt") + (request.decode_tokens == 0 ? "" : " or decode fewer tokens")});
+  Fault fault{
+      .file = request.prompt_file.value_or(""),
+      .problem = "the prompt has " + count + " tokens" + decoded + ", but the model has " + PositionsText(config),
+      .remedy = std::string("use a shorter prompt") + (request.decode_tokens == 0 ? "" : " or decode fewer tokens")};
+  if (request.task) {
+    fault.field = "length";
+    fault.value = std::to_string(request.task_length);
+    fault.remedy = "choose a smaller number or decode fewer tokens";  // without those the length itself is refused
+  }
+  throw UsageError(fault);
 }
 
 // `tokenizer` may be null where the request gives tokens.

@@ -200,6 +200,10 @@ class Refusals(TraceCase):
             self.assertIn(part, refused)
         refused = run("capture", MODEL, "--task", "kv", "--seed", "-1", "-o", out, code=2).stderr
         self.assertNotIn("--help", refused, "what is allowed is in the sentence itself")
+        for options, said in ((("--length", 16385), "--length 16385: the model has 16384 positions (max_position_embeddings); choose a smaller number"),
+                              (("--length", 16384, "--decode", 20), "--length 16384: the prompt has 16378 tokens and decoding adds 20, but the model has 16384 positions"),
+                              (("--length", 16384, "--decode", 20), "; choose a smaller number or decode fewer tokens")):
+            self.assertIn(said, run("capture", MODEL, "--task", "passkey", *options, "-o", out, code=2).stderr)
         self.assertIn("none is given", run("capture", MODEL, "-o", out, code=2).stderr)
         self.assertIn("more is given", run("capture", MODEL, "--text", "a", "--task", "kv", "-o", out, code=2).stderr)
         long_prompt = self.path / "long.txt"
