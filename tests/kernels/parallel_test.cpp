@@ -2,16 +2,22 @@
 #include "kernels/parallel.h"
 
 #include <gtest/gtest.h>
+#ifdef __linux__
+#include <sched.h>
+#endif
 
+#include <atomic>
 #include <new>
 #include <set>
 #include <stdexcept>
 #include <stop_token>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "internal/parallel_for.h"
 #include "internal/waiting_threads.h"
+#include "kernels/start_cores.h"
 #include "support/stopped.h"
 
 namespace headscope::kernels {
@@ -40,6 +46,60 @@ TEST(ParallelChunks, CountsIn64Bits) {
                              [&](int64_t begin, int64_t end, int32_t) { covered += end - begin; }));
   EXPECT_EQ(covered, 5 * kGrain - 1);
 }
+
+#ifdef __linux__
+
+cpu_set_t AllowedCores() {
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  EXPECT_EQ(sched_getaffinity(0, sizeof(cores), &cores), 0);
+  return cores;
+}
+
+// Threads that began on their maker's core stayed there for all of a short loop, which then had one core of two.
+TEST(ParallelFor, WorkersBeginOnCoresOfTheirOwnAndAreNotHeldThere) {
+  const cpu_set_t allowed = AllowedCores();
+  const int32_t num_cores = CPU_COUNT(&allowed);
+  if (num_cores < 2) GTEST_SKIP() << "one core";
+  constexpr int kLoops = 100;
+  int apart = 0;
+  for (int loop = 0; loop < kLoops; ++loop) {
+    std::vector<std::atomic<int>> began(static_cast<size_t>(num_cores));
+    std::atomic<int32_t> inside{0};
+    std::atomic<bool> held{false};
+    // The caller's as it is asked before its threads are made: what comes later may have moved it.
+    const int own = sched_getcpu();
+    ParallelFor(num_cores, num_cores, {}, [&](int64_t, int32_t worker) {
+      began[static_cast<size_t>(worker)] = worker == 0 ? own : sched_getcpu();
+      const cpu_set_t mine = AllowedCores();
+      if (!CPU_EQUAL(&mine, &allowed)) held = true;
+      // Each worker has one step: who is done waits for the others to begin.
+      ++inside;
+      while (inside < num_cores) std::this_thread::yield();
+    });
+    EXPECT_FALSE(held);
+    apart += std::set<int>(began.begin(), began.end()).size() == began.size() ? 1 : 0;
+  }
+  // Between two looks another program may move a thread, or the caller.
+  EXPECT_GE(apart, kLoops * 8 / 10);
+}
+
+TEST(StartCores, AreOneForEachWorkerWhereThereAreAsManyCores) {
+  const cpu_set_t allowed = AllowedCores();
+  const int32_t num_cores = CPU_COUNT(&allowed);
+  std::set<int> cores;
+  const StartCores start(num_cores);
+  for (int32_t worker = 1; worker < num_cores; ++worker) {
+    EXPECT_TRUE(CPU_ISSET(static_cast<size_t>(start.CoreOf(worker)), &allowed));
+    cores.insert(start.CoreOf(worker));
+  }
+  EXPECT_EQ(cores.size(), static_cast<size_t>(num_cores - 1));
+  EXPECT_EQ(start.CoreOf(num_cores), -1) << "there is no core left";
+  EXPECT_EQ(StartCores(num_cores + 1).CoreOf(1), -1) << "more workers than cores";
+  EXPECT_EQ(StartCores(1).CoreOf(1), -1);
+}
+
+#endif  // __linux__
 
 TEST(ParallelFor, StopsWhenTheFlagIsRaised) {
   std::stop_source stop;

@@ -16,6 +16,8 @@
 #include <thread>
 #include <vector>
 
+#include "kernels/start_cores.h"
+
 namespace headscope::kernels {
 
 // Threads that a loop of `count` steps uses, at least 1; num_threads 0: all cores. Workers are numbered below it.
@@ -74,14 +76,20 @@ class ChunkQueue {
   std::mutex error_mutex_;
 };
 
-// Works on the queue with the calling thread and num_workers - 1 others, started here.
+// Works on the queue with the calling thread and num_workers - 1 others, started here, each on a core of its own where
+// there are as many.
 template <typename Body>
 void WorkOnFreshThreads(int32_t num_workers, ChunkQueue<Body>& queue) {
+  const StartCores cores(num_workers);
   std::vector<std::thread> threads;
   try {
     threads.reserve(static_cast<size_t>(num_workers - 1));
-    for (int32_t worker = 1; worker < num_workers; ++worker)
-      threads.emplace_back([&queue, worker] { queue.Work(worker); });
+    for (int32_t worker = 1; worker < num_workers; ++worker) {
+      threads.emplace_back([&queue, &cores, worker] {
+        cores.Take(worker);
+        queue.Work(worker);
+      });
+    }
   } catch (const std::exception&) {
     // No more threads, or no memory for them.
   }
