@@ -26,7 +26,7 @@ class LiveHeads {
   // Of a prefill method's mask. Throws UsageError where it keeps more than kMostScores, what the kernels refuse, and
   // CancelledError.
   analysis::LiveRun Run(ui::MapView view, const analysis::HeadTensorsPtr& head, const kernels::SparseIndex& index,
-                        const std::stop_token& stop);
+                        const std::stop_token& stop, const analysis::BeforeTimes& before_times);
   void ForgetDenseTimes(ui::MapView view);  // as Workbench's
   void Clear();
 
@@ -41,6 +41,6 @@ class LiveHeads {
 // Of a decode method; `alone` as MaskOfDecode takes it. Throws as that.
 analysis::LiveRun RunDecodeLive(OpenedTrace& trace, ui::MapView view, analysis::HeadId head,
                                 const kernels::DecodeMethod& method, const kernels::ParameterValues& values, bool alone,
-                                const std::stop_token& stop);
+                                const std::stop_token& stop, const analysis::BeforeTimes& before_times);
 
 }  // namespace headscope::app

@@ -93,18 +93,30 @@ void TraceWorkbench::RequestLiveRun(ui::MapView view, analysis::HeadId head, con
     return post_([failed = std::move(failed)] { failed("This mask is gone; move a slider to make it again."); });
   Submit<analysis::LiveRun>(
       kLivePrefix + ViewName(view), kLivePriority,
-      [this, trace = trace_, view, head, method, values, index = mask->index,
+      [this, trace = trace_, view, head, method, values, index = mask->index, done,
        alone = measures_alone()](const std::stop_token& stop) {
-        if (index) return live_heads_.Run(view, trace->heads.Show(view, head), *index, stop);
+        // The errors are shown at once, beside the mask that is being drawn. That drawing takes every core, and so
+        // would the times be of it: they are taken when it is done, on a map at rest and not between two steps of a
+        // slider, one map's after the other's.
+        std::unique_lock<std::mutex> timing(live_timing_, std::defer_lock);
+        const analysis::BeforeTimes before_times = [&](const analysis::LiveRun& untimed) {
+          if (untimed.checked_rows > 0 && !stop.stop_requested())
+            post_([stop, done, untimed] {
+              if (!stop.stop_requested()) done(untimed);
+            });
+          LockUnlessStopped(&timing, stop);
+          WaitUntilDrawn(stop);
+        };
+        if (index) return live_heads_.Run(view, trace->heads.Show(view, head), *index, stop, before_times);
         const kernels::DecodeMethod* const decode = MethodFor(trace->reader, method).decode;  // also "decode/NAME"
         if (decode == nullptr)
           throw UsageError({.field = "method",
                             .value = Quoted(method),
                             .problem = "it is a prefill method, and the mask a decode method's",
                             .remedy = "move a slider to make the mask again"});
-        return RunDecodeLive(*trace, view, head, *decode, values, alone, stop);
+        return RunDecodeLive(*trace, view, head, *decode, values, alone, stop, before_times);
       },
-      std::move(done), std::move(failed));
+      done, std::move(failed));
 }
 
 void TraceWorkbench::RequestLostKeys(analysis::HeadId head, int64_t mask_id, int64_t row,

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <future>
 #include <map>
+#include <mutex>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -334,6 +335,11 @@ class TraceWorkbench : public ui::Workbench {
   TileSource& TilesOf(ui::MapView view) { return *tiles_[static_cast<size_t>(view)]; }
   // Frees what was held of a trace that is no longer on show, and its memory to the system, in the background.
   void GiveBack(std::shared_ptr<OpenedTrace> closed, std::vector<std::shared_ptr<void>> held);
+  // Waits for it until `stop` is requested.
+  static void LockUnlessStopped(std::unique_lock<std::mutex>* lock, const std::stop_token& stop) {
+    constexpr std::chrono::milliseconds kLookAtFlag(2);
+    while (!lock->try_lock() && !stop.stop_requested()) std::this_thread::sleep_for(kLookAtFlag);
+  }
   // Called by a worker, before it measures: everything that was posted so far is on the screen, or it took too long.
   void WaitUntilDrawn(const std::stop_token& stop);
   analysis::CompareOptions OptionsOfRuns(const OpenedTrace& trace, int32_t repeats) const;
@@ -406,6 +412,7 @@ class TraceWorkbench : public ui::Workbench {
   std::shared_ptr<RunSlot> run_slot_;
   MassCache head_masses_{shared_memory()};
   LiveHeads live_heads_{shared_memory()};
+  std::mutex live_timing_;  // held by the one live run whose times are taken
   CaptureJob capture_;
   std::shared_ptr<CaptureEstimator> estimator_ = std::make_shared<CaptureEstimator>();
   KnownHeads heads_;

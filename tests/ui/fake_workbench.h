@@ -66,11 +66,12 @@ class FakeWorkbench : public Workbench {
   int num_tuned = 0, num_thumbnails = 0, num_closed_views = 0;
   std::set<std::string> unsupported;  // methods that lack something here
   size_t num_exported_heads = 0;
-  bool head_is_read = true;     // ExactScore knows nothing before
-  int64_t model_window = 0;     // what ExactScore says of keys farther back; 0: none
-  int64_t num_decode_rows = 0;  // of the summary
-  double outside_mass = 0;      // of masks
-  std::string run_note;         // of results
+  bool head_is_read = true;             // ExactScore knows nothing before
+  int64_t model_window = 0;             // what ExactScore says of keys farther back; 0: none
+  int64_t num_decode_rows = 0;          // of the summary
+  double outside_mass = 0;              // of masks
+  std::string run_note;                 // of results
+  bool tell_live_errors_first = false;  // and the times by another reply
   bool fail_next_mask = false, fail_next_run = false, hold_run = false;
   bool target_out_of_reach = false;
   bool fail_next_search = false;

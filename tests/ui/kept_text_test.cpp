@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <utility>
+
 #include "fake_workbench.h"
 #include "map_overlay.h"
 
@@ -106,6 +108,10 @@ TEST(KeptText, ALiveRunSaysItsTimeAndItsErrorAndWhetherRowsWereSampled) {
   run.rounds = 3;
   EXPECT_EQ(DescribeLive(run, false).front(), "one run 12.3 ms, dense 41 ms (3.3×), medians of 3 in turn");
   run.rounds = 0;
+  const double attend_ms = std::exchange(run.attend_ms, 0);
+  EXPECT_THAT(DescribeLive(run, false),
+              ElementsAre("timed when the map is drawn …", "relative error 1.23e-02, max 5.00e-01"));
+  run.attend_ms = attend_ms;
   // Of a head whose dense attention takes long, times of the same rows are compared.
   run.checked_rows = 1024;
   run.checked_attend_ms = 2;

@@ -128,6 +128,27 @@ TEST_F(WindowStateTest, TheExecutorFollowsEveryMaskAndAChangeCancelsIt) {
   EXPECT_FALSE(trial.live());
 }
 
+TEST_F(WindowStateTest, ErrorsOfALiveRunAreThereBeforeItsTimes) {
+  MethodTrial& trial = state_.trial;
+  workbench_.tell_live_errors_first = true;
+  state_.heads.Select({0, 1});
+  workbench_.DeliverReplies(2);  // the mask, the errors
+  ASSERT_TRUE(trial.live());
+  EXPECT_FALSE(trial.live()->is_timed());
+  EXPECT_TRUE(trial.is_live_present()) << "it is of the mask on show";
+  EXPECT_TRUE(trial.live_pending()) << "its times are on their way";
+  // The next step of the slider drops them.
+  trial.SetValue("window", 32);
+  EXPECT_FALSE(trial.is_live_present());
+  EXPECT_FALSE(trial.live_pending());
+  EXPECT_TRUE(trial.live()) << "the last step's errors stay until the new ones are there";
+  Deliver();
+  EXPECT_TRUE(trial.live()->is_timed());
+  EXPECT_EQ(trial.live()->attend_ms, static_cast<double>(trial.mask()->mask_id));
+  EXPECT_TRUE(trial.is_live_present());
+  EXPECT_FALSE(trial.live_pending());
+}
+
 TEST_F(WindowStateTest, TheExecutorDoesNotRunWhereNobodyWantsItAndSaysWhyItDidNot) {
   MethodTrial& trial = state_.trial;
   trial.SetLiveWanted(false);

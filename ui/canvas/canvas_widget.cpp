@@ -17,6 +17,7 @@ namespace {
 constexpr double kReadablePixelsPerScore = 24;
 constexpr double kZoomStep = 1.5;
 constexpr int kFramesAfterResize = 3;
+const QString kTimesOfLiveRun = QStringLiteral("the times of a live run");
 const QString kMethodMember = QStringLiteral("method");
 const QString kParametersMember = QStringLiteral("parameters");
 const QString kTargetMember = QStringLiteral("mass_target");
@@ -475,13 +476,17 @@ bool HeadCanvas::IsCovered() const {
   return isVisible() && visibleRegion().isEmpty();
 }
 bool HeadCanvas::IsFrameDue() const {
-  return impl_->frame_requested && !IsCovered();
+  return (impl_->frame_requested || impl_->model.tiles().num_pending() > 0) && !IsCovered();
 }
 int64_t HeadCanvas::frames_drawn() const {
   return impl_->frames_drawn;
 }
 bool HeadCanvas::IsSettled() const {
   return Awaited().isEmpty();
+}
+bool HeadCanvas::ShowsAllFigures() const {
+  const QStringList awaited = Awaited();
+  return awaited.isEmpty() || awaited == QStringList(kTimesOfLiveRun);
 }
 QStringList HeadCanvas::Awaited() const {
   const Impl& impl = *impl_;
@@ -495,7 +500,7 @@ QStringList HeadCanvas::Awaited() const {
     awaited
         << QStringLiteral("%1 tiles: %2").arg(tiles).arg(QString::fromStdString(impl.model.tiles().DescribePending()));
   if (trial.mask_pending()) awaited << QStringLiteral("a mask");
-  if (trial.live_pending()) awaited << QStringLiteral("a live run");
+  if (trial.live_pending()) awaited << (trial.is_live_present() ? kTimesOfLiveRun : QStringLiteral("a live run"));
   return awaited;
 }
 

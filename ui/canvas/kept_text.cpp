@@ -51,6 +51,7 @@ std::vector<std::string> DescribeLive(const analysis::LiveRun& run, bool is_deco
     times += Format(", the median of %d times in %.0f s", run.dense_times, std::max(1.0, run.dense_age_s));
   std::string error = Format("relative error %.2e, max %.2e", run.relative_error, run.max_error);
   if (run.checked_rows < run.num_rows) error += ", of " + Grouped(run.checked_rows) + " sampled queries";
+  if (!run.is_timed()) return {"timed when the map is drawn …", error};
   return {times, error};
 }
 

@@ -62,9 +62,9 @@ void LivePanel::DrawLive(CanvasModel& model) {
   };
   if (ImGui::Checkbox("Run it at every change", &follows)) follow(follows);
   HelpTooltip(
-      "Attends on the CPU with what the mask keeps, once, and compares the output with dense attention's. A change "
-      "cancels the run before. Times are of one run beside the window's other work, dense attention's the median of "
-      "its last few, of half a minute at most: Run measures them properly.");
+      "Attends on the CPU with what the mask keeps, and compares the output with dense attention's. A change cancels "
+      "the run before. Times are taken when the map is drawn, of one run or a few, dense attention's in turn with them "
+      "or the median of its last few, of half a minute at most: Run measures them properly.");
   MarkStop({"live", {}, [follow, follows] { follow(!follows); }, {}});
   if (!follows) return;
   if (!trial.live_error().empty()) ProblemText(trial.live_error());
@@ -73,7 +73,7 @@ void LivePanel::DrawLive(CanvasModel& model) {
     if (trial.live_waits()) ImGui::TextDisabled("waits for the measurement …");
     return;
   }
-  const bool outdated = trial.live_pending() || trial.live_waits() || trial.mask_pending();
+  const bool outdated = !trial.is_live_present();
   if (outdated) ImGui::PushStyleVar(ImGuiStyleVar_Alpha, kDimmed);
   ImGui::BeginGroup();
   for (const std::string& line : DescribeLive(*trial.live(), trial.is_decode())) WrappedText(line);

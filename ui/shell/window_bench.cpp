@@ -200,7 +200,7 @@ class WindowBench {
       if (!GoesOn("moving the slider of " + spec.name)) return;
       kernels::ParameterValues values = canvas_->ValuesOf(spec);
       if (!canvas_->SetMethod(QString::fromStdString(spec.name), values)) continue;
-      const auto at_rest = [&] { return canvas_->IsSettled() && !canvas_->IsMaskPending(); };
+      const auto at_rest = [&] { return canvas_->ShowsAllFigures() && !canvas_->IsMaskPending(); };
       WaitFor(at_rest, 120);
       LiveTimes times{spec.name, slider->name, {}, {}};
       double value = values.Real(slider->name);

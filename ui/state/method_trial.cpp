@@ -149,7 +149,7 @@ void MethodTrial::SetLiveWanted(bool wanted) {
 void MethodTrial::CancelLive() {
   ++live_request_;
   if (live_pending_) workbench_->CancelLiveRun(view_);
-  live_pending_ = live_waits_ = false;
+  live_pending_ = live_waits_ = is_live_present_ = false;
 }
 
 void MethodTrial::SetMeasuring(bool measuring) {
@@ -184,16 +184,22 @@ void MethodTrial::RequestLive() {
   const auto receive = [weak = std::weak_ptr<MethodTrial*>(self_), request](const auto& act) {
     const auto self = weak.lock();
     if (!self || (*self)->live_request_ != request) return;
-    (*self)->live_pending_ = false;
     act(**self);
     Q_EMIT(*self)->Changed();
   };
   workbench_->RequestLiveRun(
       view_, *head_, method()->name, values_, mask_->mask_id,
-      [receive](const analysis::LiveRun& run) { receive([&](MethodTrial& trial) { trial.live_ = run; }); },
+      [receive](const analysis::LiveRun& run) {
+        receive([&](MethodTrial& trial) {
+          trial.live_ = run;
+          trial.is_live_present_ = true;
+          trial.live_pending_ = !run.is_timed();
+        });
+      },
       [receive](std::string sentence) {
         receive([&](MethodTrial& trial) {
           trial.live_.reset();
+          trial.live_pending_ = false;
           trial.live_error_ = std::move(sentence);
         });
       });

@@ -104,9 +104,10 @@ class MethodTrial : public QObject {
   // Whether every mask is followed by a run of the executor.
   void SetLiveWanted(bool wanted);
   // The last of these runs. While the next is on its way (live_pending), or waits for its mask, it is of other
-  // parameters.
+  // parameters, unless is_live_present: then the errors are there, and its times to come.
   const std::optional<analysis::LiveRun>& live() const { return live_; }
   bool live_pending() const { return live_pending_; }
+  bool is_live_present() const { return live_ && is_live_present_ && !mask_pending_; }
   const std::string& live_error() const { return live_error_; }
   // Something is measured, and has the machine to itself: a run under way is given up, and the last one that was wanted
   // meanwhile follows when that is over.
@@ -171,6 +172,7 @@ class MethodTrial : public QObject {
   bool mask_outdated_ = false;  // the parameters changed while the mask was on its way
   std::string mask_error_;
   bool live_wanted_ = true, live_pending_ = false, live_waits_ = false, measuring_ = false;
+  bool is_live_present_ = false;  // live_ is of the mask that is there
   std::optional<analysis::LiveRun> live_;
   std::string live_error_;
   int64_t live_request_ = 0;  // as mask_request_

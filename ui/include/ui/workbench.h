@@ -514,8 +514,9 @@ class Workbench {
   // A new request of the same view cancels the one before.
   virtual void RequestMask(MapView view, analysis::HeadId head, const std::string& method,
                            const kernels::ParameterValues& values, Reply<LiveMask> done, ErrorReply failed) = 0;
-  // Runs the executor once on what a mask keeps, which was made of these parameters and is held; beside whatever else
-  // is at work, behind what the window draws. A new request of the same view cancels the one before.
+  // Runs the executor on what a mask keeps, which was made of these parameters and is held. May come twice: with the
+  // errors, and no times (LiveRun::is_timed), beside whatever else is at work; then with its times, which are taken
+  // when the window has drawn what it has to. A new request of the same view cancels the one before.
   virtual void RequestLiveRun(MapView view, analysis::HeadId head, const std::string& method,
                               const kernels::ParameterValues& values, int64_t mask_id, Reply<analysis::LiveRun> done,
                               ErrorReply failed) = 0;

@@ -10,7 +10,8 @@
 namespace headscope::analysis {
 
 struct LiveRun {
-  double attend_ms = 0;          // of one run; of a decode method, of one step
+  double attend_ms = 0;          // of one run; of a decode method, of one step; 0: not timed yet, and what is below of
+                                 // times is 0 as well
   int32_t rounds = 0;            // more than 0: it and dense attention's are medians of so many, taken in turn
   double checked_attend_ms = 0;  // of the checked rows alone, on one core; 0: all rows were checked
   double dense_attend_ms = 0;    // of dense attention, as what stands above it: of all rows, or of the checked ones on
@@ -22,6 +23,8 @@ struct LiveRun {
   int64_t checked_rows = 0;      // rows, or decode steps, behind the two
   int64_t num_rows = 0;          // all of them
   NamedDevice device;            // where it ran
+
+  bool is_timed() const { return attend_ms > 0; }
 };
 
 }  // namespace headscope::analysis
