@@ -85,17 +85,17 @@ struct Captures {
   int64_t num_done = 0;
 };
 
-// Else it is of the options, which hold for every prompt, or of a file.
-bool IsOfPrompt(const Fault& fault) {
+// Else it is of the options, which hold for every prompt, or of a file. `rows`: understood, but a prompt may lack some.
+bool IsOfPrompt(const Fault& fault, const RowSelection& rows) {
   if (!fault.file.empty()) return fault.file == kPromptItself;
-  return fault.field.empty() || fault.field == "tokens" || fault.field == "rows";
+  return fault.field.empty() || fault.field == "tokens" || fault.field == rows.field();
 }
 
 Captures Prepare(const BatchRequest& request, const std::string& text, const Manifest& manifest, bool keep_plans,
                  ModelInUse* in_use, const std::stop_token& stop) {
   Captures captures;
   captures.prompts = ParsePromptLines(text, request.prompts_file);
-  const RowSelection as_written(request.common.rows);  // what a prompt may still lack are rows
+  const RowSelection rows(request.common.rows);
   for (const PromptLine& prompt : captures.prompts) {
     CaptureRequest& capture = captures.requests.emplace_back(request.common);
     if (keep_plans) captures.plans.emplace_back();
@@ -114,7 +114,7 @@ Captures Prepare(const BatchRequest& request, const std::string& text, const Man
       CapturePlan plan = PlanWith(capture, in_use);
       if (keep_plans) captures.plans.back() = std::move(plan);
     } catch (Error& error) {
-      if (!IsOfPrompt(error.fault())) throw;
+      if (!IsOfPrompt(error.fault(), rows)) throw;
       error.SetFile(request.prompts_file + ": line " + std::to_string(prompt.line));
       if (error.fault().field == "tokens") throw BadInputError(error.fault());  // of an option where there is no file
       throw;

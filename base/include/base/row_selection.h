@@ -18,6 +18,7 @@ class RowSelection {
   explicit RowSelection(const std::string& text, const std::string& field = "rows");
   // The same of a field that takes some of the rows: "all" is refused like what is no selection.
   static RowSelection SomeOf(const std::string& text, const std::string& field);
+  const std::string& field() const { return field_; }
   // Draws the random rows of a prompt of so many tokens, before Keeps is asked about it. Throws UsageError for a range
   // that ends behind the prompt.
   void Draw(int64_t prompt_tokens);
