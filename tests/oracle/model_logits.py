@@ -25,6 +25,9 @@ from watched_points import WatchedPoints
 
 transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()
+VERSION = "5.23.0"  # that the families were looked at with, each of them
+if transformers.__version__ != VERSION:
+    sys.exit(f"model_logits.py: transformers is {transformers.__version__}, not {VERSION}; look at the families again and raise VERSION")
 torch.set_num_threads(1)  # tiny models: more threads only wait for each other
 SIZES = dict(vocab_size=97, hidden_size=48, intermediate_size=80, num_hidden_layers=3, max_position_embeddings=512, use_cache=True)
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 64}
