@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <utility>
 
 #include "bfloat16_tiles.h"
 #include "kernels/narrow_floats.h"
@@ -176,15 +175,12 @@ void ScoreInParts(const BFloat16Parts& q, int32_t first_row, int32_t num_rows, c
                   int32_t num_keys, float scale, float* scores, int64_t ld) {
   const int32_t width = q.width();
   const int32_t padded = (num_rows + kTileRowsOfProduct - 1) / kTileRowsOfProduct * kTileRowsOfProduct;
-  // The others lie below the last bit of an fp32 product.
-  constexpr std::pair<size_t, size_t> kTerms[] = {{2, 0}, {1, 1}, {0, 2}, {1, 0}, {0, 1}, {0, 0}};
+  const int64_t first = int64_t{first_row} * width;
+  const TileParts rows = {q.part(0) + first, q.part(1) + first, q.part(2) + first};
   for (int32_t begin = 0; begin < num_keys; begin += kPanelLanes) {
-    TileTerm terms[std::size(kTerms)];
-    for (size_t i = 0; i < std::size(kTerms); ++i) {
-      terms[i] = {q.part(kTerms[i].first) + int64_t{first_row} * width,
-                  keys.part(kTerms[i].second).data() + int64_t{begin} * width};
-    }
-    ScorePanelByTiles(terms, padded, width, scale, scores + begin, ld);
+    const int64_t panel = int64_t{begin} * width;
+    ScorePanelInParts(rows, {keys.part(0).data() + panel, keys.part(1).data() + panel, keys.part(2).data() + panel},
+                      padded, width, scale, scores + begin, ld);
   }
 }
 

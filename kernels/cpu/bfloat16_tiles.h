@@ -3,6 +3,7 @@
 // multiplies 16 rows of 32 components with 16 columns of as many. Sums are fp32, in that instruction's order.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 
@@ -24,5 +25,11 @@ struct TileTerm {
 // columns.
 void ScorePanelByTiles(std::span<const TileTerm> terms, int32_t num_rows, int32_t width, float scale, float* scores,
                        int64_t ld);
+
+// The same of rows and columns that are sums of three parts, largest first: of their nine products the six that an fp32
+// product has room for.
+using TileParts = std::array<const uint16_t*, 3>;
+void ScorePanelInParts(const TileParts& rows, const TileParts& panels, int32_t num_rows, int32_t width, float scale,
+                       float* scores, int64_t ld);
 
 }  // namespace headscope::kernels::internal

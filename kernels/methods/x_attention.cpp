@@ -352,11 +352,11 @@ class HeadSelector {
   const float scale_;
   const RowsInPlace key_rows_;
   RowsInPlace query_rows_ = {};
-  std::optional<KeyGroups> keys_;    // made when a block of queries asks for them first
-  bool by_pairs_ = false;            // keys are bfloat16's numbers, of which a product takes two components at a time
-  bool by_parts_ = false;  // fp32 by three parts of bfloat16, on the matrix unit
+  std::optional<KeyGroups> keys_;  // made when a block of queries asks for them first
+  bool by_pairs_ = false;          // keys are bfloat16's numbers, of which a product takes two components at a time
+  bool by_parts_ = false;          // fp32 by three parts of bfloat16, on the matrix unit
   std::optional<internal::BFloat16Parts> key_parts_;  // made when a panel needs them
-  std::vector<uint16_t> key_pairs_;  // their groups
+  std::vector<uint16_t> key_pairs_;                   // their groups
   std::vector<uint16_t> query_pairs_;
   std::vector<float> scores_;                    // [keys at once, kColumns]
   std::vector<float> largest_, shares_;          // [key blocks, kColumns]
