@@ -4,7 +4,6 @@
 #include "internal/bfloat16_scores.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 
 #include "bfloat16_tiles.h"
@@ -124,10 +123,7 @@ void ScoreBFloat16(const uint16_t* q, int32_t num_rows, const BFloat16Keys& keys
       width % kTileComponents == 0 && HasBFloat16Tiles() ? num_rows / kTileRowsOfProduct * kTileRowsOfProduct : 0;
   for (int32_t begin = 0; begin < num_keys; begin += kPanelLanes) {
     const uint16_t* const panel = keys.data() + int64_t{begin} * width;
-    if (by_tiles > 0) {
-      const TileTerm term{q, panel};
-      ScorePanelByTiles({&term, 1}, by_tiles, width, scale, scores + begin, ld);
-    }
+    if (by_tiles > 0) ScorePanelByTiles(q, by_tiles, panel, width, scale, scores + begin, ld);
 #if HEADSCOPE_BFLOAT16_PRODUCTS
     if (HasBFloat16Products()) {
       for (int32_t row = by_tiles; row < num_rows; row += kMostRows) {
@@ -139,48 +135,6 @@ void ScoreBFloat16(const uint16_t* q, int32_t num_rows, const BFloat16Keys& keys
 #endif
     ScorePanelPlainly(q + int64_t{by_tiles} * width, num_rows - by_tiles, panel, width, scale,
                       scores + by_tiles * ld + begin, ld);
-  }
-}
-
-bool HasProductsOfParts() {
-  return HasBFloat16Tiles();
-}
-
-BFloat16Parts::BFloat16Parts(const float* rows, int32_t num_rows, int32_t width) : num_rows_(num_rows), width_(width) {
-  const int64_t count = int64_t{num_rows} * width;
-  // Rows up to a whole tile are read.
-  const int64_t padded = int64_t{num_rows + kTileRowsOfProduct - 1} * width;
-  for (std::vector<uint16_t>& part : parts_) part.resize(static_cast<size_t>(padded));
-  uint16_t* const first = parts_[0].data();
-  uint16_t* const second = parts_[1].data();
-  uint16_t* const third = parts_[2].data();
-  for (int64_t i = 0; i < count; ++i) {
-    // A part is what bfloat16 has of what the parts before leave, which is exact.
-    const auto bits = std::bit_cast<uint32_t>(rows[i]);
-    const float rest = rows[i] - std::bit_cast<float>(bits & 0xffff0000u);
-    const auto rest_bits = std::bit_cast<uint32_t>(rest);
-    const float last = rest - std::bit_cast<float>(rest_bits & 0xffff0000u);
-    first[i] = static_cast<uint16_t>(bits >> 16);
-    second[i] = static_cast<uint16_t>(rest_bits >> 16);
-    third[i] = static_cast<uint16_t>(std::bit_cast<uint32_t>(last) >> 16);
-  }
-}
-
-BFloat16KeyParts::BFloat16KeyParts(const BFloat16Parts& rows) {
-  for (size_t part = 0; part < parts_.size(); ++part)
-    parts_[part] = BFloat16Keys(rows.part(part), rows.num_rows(), rows.width());
-}
-
-void ScoreInParts(const BFloat16Parts& q, int32_t first_row, int32_t num_rows, const BFloat16KeyParts& keys,
-                  int32_t num_keys, float scale, float* scores, int64_t ld) {
-  const int32_t width = q.width();
-  const int32_t padded = (num_rows + kTileRowsOfProduct - 1) / kTileRowsOfProduct * kTileRowsOfProduct;
-  const int64_t first = int64_t{first_row} * width;
-  const TileParts rows = {q.part(0) + first, q.part(1) + first, q.part(2) + first};
-  for (int32_t begin = 0; begin < num_keys; begin += kPanelLanes) {
-    const int64_t panel = int64_t{begin} * width;
-    ScorePanelInParts(rows, {keys.part(0).data() + panel, keys.part(1).data() + panel, keys.part(2).data() + panel},
-                      padded, width, scale, scores + begin, ld);
   }
 }
 

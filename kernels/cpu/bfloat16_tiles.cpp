@@ -49,75 +49,23 @@ __attribute__((target("avx512f"))) void ScaleRows(float* scores, int32_t num_row
 }
 
 // Tiles 0 to 3 are sums, 4 and 5 rows, 6 and 7 columns.
-__attribute__((target("amx-tile,amx-bf16"))) void ScoreTwoByTwo(std::span<const TileTerm> terms, int64_t row,
-                                                                int32_t column, int32_t width, float* scores,
-                                                                int64_t ld) {
-  const int64_t row_bytes = int64_t{2} * width, pair_bytes = 2 * kPairWords, ld_bytes = 4 * ld;
-  _tile_zero(0);
-  _tile_zero(1);
-  _tile_zero(2);
-  _tile_zero(3);
-  for (const TileTerm& term : terms) {
-    const uint16_t* const upper = term.rows + row * width;
-    const uint16_t* const lower = upper + int64_t{kTileRowsOfProduct} * width;
-    const uint16_t* columns = term.panel + int64_t{2} * column;
-    for (int32_t d = 0; d < width; d += kTileComponents, columns += kTileComponents / 2 * kPairWords) {
-      _tile_loadd(4, upper + d, row_bytes);
-      _tile_loadd(6, columns, pair_bytes);
-      _tile_dpbf16ps(0, 4, 6);
-      _tile_loadd(7, columns + 2 * 16, pair_bytes);
-      _tile_dpbf16ps(1, 4, 7);
-      _tile_loadd(5, lower + d, row_bytes);
-      _tile_dpbf16ps(2, 5, 6);
-      _tile_dpbf16ps(3, 5, 7);
-    }
-  }
-  _tile_stored(0, scores, ld_bytes);
-  _tile_stored(1, scores + 16, ld_bytes);
-  _tile_stored(2, scores + kTileRowsOfProduct * ld, ld_bytes);
-  _tile_stored(3, scores + kTileRowsOfProduct * ld + 16, ld_bytes);
-}
-
-// The six terms of rows and columns in three parts, of which every tile but one comes from the cache once.
-__attribute__((target("amx-tile,amx-bf16"))) void ScorePartsTwoByTwo(const TileParts& rows, const TileParts& panels,
-                                                                     int64_t row, int32_t column, int32_t width,
-                                                                     float* scores, int64_t ld) {
+__attribute__((target("amx-tile,amx-bf16"))) void ScoreTwoByTwo(const uint16_t* q, const uint16_t* columns,
+                                                                int32_t width, float* scores, int64_t ld) {
   const int64_t row_bytes = int64_t{2} * width, pair_bytes = 2 * kPairWords, ld_bytes = 4 * ld;
   const int64_t below = int64_t{kTileRowsOfProduct} * width;
-  constexpr int64_t kBeside = 2 * 16;
-  const uint16_t *first = rows[0] + row * width, *second = rows[1] + row * width, *third = rows[2] + row * width;
-  int64_t pair = int64_t{2} * column;
   _tile_zero(0);
   _tile_zero(1);
   _tile_zero(2);
   _tile_zero(3);
-  for (int32_t d = 0; d < width; d += kTileComponents, pair += kTileComponents / 2 * kPairWords) {
-    const auto multiply = [] __attribute__((target("amx-tile,amx-bf16"), always_inline)) {
-      _tile_dpbf16ps(0, 4, 6);
-      _tile_dpbf16ps(1, 4, 7);
-      _tile_dpbf16ps(2, 5, 6);
-      _tile_dpbf16ps(3, 5, 7);
-    };
-    _tile_loadd(4, first + d, row_bytes);
-    _tile_loadd(5, first + below + d, row_bytes);
-    _tile_loadd(6, panels[2] + pair, pair_bytes);
-    _tile_loadd(7, panels[2] + pair + kBeside, pair_bytes);
-    multiply();
-    _tile_loadd(6, panels[1] + pair, pair_bytes);
-    _tile_loadd(7, panels[1] + pair + kBeside, pair_bytes);
-    multiply();
-    _tile_loadd(6, panels[0] + pair, pair_bytes);
-    _tile_loadd(7, panels[0] + pair + kBeside, pair_bytes);
-    multiply();
-    _tile_loadd(4, third + d, row_bytes);
-    _tile_loadd(5, third + below + d, row_bytes);
-    multiply();
-    _tile_loadd(4, second + d, row_bytes);
-    _tile_loadd(5, second + below + d, row_bytes);
-    multiply();
-    _tile_loadd(6, panels[1] + pair, pair_bytes);
-    _tile_loadd(7, panels[1] + pair + kBeside, pair_bytes);
-    multiply();
+  for (int32_t d = 0; d < width; d += kTileComponents, columns += kTileComponents / 2 * kPairWords) {
+    _tile_loadd(4, q + d, row_bytes);
+    _tile_loadd(6, columns, pair_bytes);
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_loadd(7, columns + 2 * 16, pair_bytes);
+    _tile_dpbf16ps(1, 4, 7);
+    _tile_loadd(5, q + below + d, row_bytes);
+    _tile_dpbf16ps(2, 5, 6);
+    _tile_dpbf16ps(3, 5, 7);
   }
   _tile_stored(0, scores, ld_bytes);
   _tile_stored(1, scores + 16, ld_bytes);
@@ -125,22 +73,17 @@ __attribute__((target("amx-tile,amx-bf16"))) void ScorePartsTwoByTwo(const TileP
   _tile_stored(3, scores + kTileRowsOfProduct * ld + 16, ld_bytes);
 }
 
-__attribute__((target("amx-tile,amx-bf16"))) void ScoreOneByTwo(std::span<const TileTerm> terms, int64_t row,
-                                                                int32_t column, int32_t width, float* scores,
-                                                                int64_t ld) {
+__attribute__((target("amx-tile,amx-bf16"))) void ScoreOneByTwo(const uint16_t* q, const uint16_t* columns,
+                                                                int32_t width, float* scores, int64_t ld) {
   const int64_t row_bytes = int64_t{2} * width, pair_bytes = 2 * kPairWords, ld_bytes = 4 * ld;
   _tile_zero(0);
   _tile_zero(1);
-  for (const TileTerm& term : terms) {
-    const uint16_t* const own = term.rows + row * width;
-    const uint16_t* columns = term.panel + int64_t{2} * column;
-    for (int32_t d = 0; d < width; d += kTileComponents, columns += kTileComponents / 2 * kPairWords) {
-      _tile_loadd(4, own + d, row_bytes);
-      _tile_loadd(6, columns, pair_bytes);
-      _tile_dpbf16ps(0, 4, 6);
-      _tile_loadd(7, columns + 2 * 16, pair_bytes);
-      _tile_dpbf16ps(1, 4, 7);
-    }
+  for (int32_t d = 0; d < width; d += kTileComponents, columns += kTileComponents / 2 * kPairWords) {
+    _tile_loadd(4, q + d, row_bytes);
+    _tile_loadd(6, columns, pair_bytes);
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_loadd(7, columns + 2 * 16, pair_bytes);
+    _tile_dpbf16ps(1, 4, 7);
   }
   _tile_stored(0, scores, ld_bytes);
   _tile_stored(1, scores + 16, ld_bytes);
@@ -163,34 +106,15 @@ bool HasBFloat16Tiles() {
   return has;
 }
 
-void ScorePanelByTiles(std::span<const TileTerm> terms, int32_t num_rows, int32_t width, float scale, float* scores,
-                       int64_t ld) {
-  ShapeTiles();
-  for (int32_t column = 0; column < kPanelLanes; column += kColumnsAtOnce) {
-    for (int32_t row = 0; row < num_rows; row += 2 * kTileRowsOfProduct) {
-      const bool both = num_rows - row > kTileRowsOfProduct;
-      float* const out = scores + row * ld + column;
-      (both ? ScoreTwoByTwo : ScoreOneByTwo)(terms, row, column, width, out, ld);
-      ScaleRows(out, both ? 2 * kTileRowsOfProduct : kTileRowsOfProduct, ld, scale);
-    }
-  }
-  ReleaseTiles();
-}
-
-void ScorePanelInParts(const TileParts& rows, const TileParts& panels, int32_t num_rows, int32_t width, float scale,
+void ScorePanelByTiles(const uint16_t* q, int32_t num_rows, const uint16_t* panel, int32_t width, float scale,
                        float* scores, int64_t ld) {
-  const TileTerm terms[] = {{rows[2], panels[0]}, {rows[1], panels[1]}, {rows[0], panels[2]},
-                            {rows[1], panels[0]}, {rows[0], panels[1]}, {rows[0], panels[0]}};
   ShapeTiles();
   for (int32_t column = 0; column < kPanelLanes; column += kColumnsAtOnce) {
     for (int32_t row = 0; row < num_rows; row += 2 * kTileRowsOfProduct) {
       const bool both = num_rows - row > kTileRowsOfProduct;
+      const uint16_t* const own = q + int64_t{row} * width;
       float* const out = scores + row * ld + column;
-      if (both) {
-        ScorePartsTwoByTwo(rows, panels, row, column, width, out, ld);
-      } else {
-        ScoreOneByTwo(terms, row, column, width, out, ld);
-      }
+      (both ? ScoreTwoByTwo : ScoreOneByTwo)(own, panel + int64_t{2} * column, width, out, ld);
       ScaleRows(out, both ? 2 * kTileRowsOfProduct : kTileRowsOfProduct, ld, scale);
     }
   }
@@ -203,8 +127,7 @@ bool HasBFloat16Tiles() {
   return false;
 }
 
-void ScorePanelByTiles(std::span<const TileTerm>, int32_t, int32_t, float, float*, int64_t) {}
-void ScorePanelInParts(const TileParts&, const TileParts&, int32_t, int32_t, float, float*, int64_t) {}
+void ScorePanelByTiles(const uint16_t*, int32_t, const uint16_t*, int32_t, float, float*, int64_t) {}
 
 #endif
 

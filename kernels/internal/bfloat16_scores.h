@@ -4,8 +4,6 @@
 // numbers is exact in fp32, and sums are fp32: only the order of additions differs from ScoreBlock's.
 #pragma once
 
-#include <array>
-#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -34,42 +32,5 @@ class BFloat16Keys {
 // panel of 64, is overwritten, so ld is at least num_keys rounded up to 64. q: [num_rows, width], contiguous.
 void ScoreBFloat16(const uint16_t* q, int32_t num_rows, const BFloat16Keys& keys, int32_t num_keys, float scale,
                    float* scores, int64_t ld);
-
-// Whether this machine has the scores of fp32 rows faster from parts of bfloat16 than by fp32 products: where it has a
-// matrix unit.
-bool HasProductsOfParts();
-
-// fp32 rows as the sum of three of bfloat16, which is exact but for numbers below 1e-30.
-class BFloat16Parts {
- public:
-  BFloat16Parts() = default;
-  // rows: [num_rows, width], contiguous.
-  BFloat16Parts(const float* rows, int32_t num_rows, int32_t width);
-  int32_t num_rows() const { return num_rows_; }
-  int32_t width() const { return width_; }
-  const uint16_t* part(size_t number) const { return parts_[number].data(); }
-
- private:
-  int32_t num_rows_ = 0, width_ = 0;
-  std::array<std::vector<uint16_t>, 3> parts_;
-};
-
-// The same as a product's columns.
-class BFloat16KeyParts {
- public:
-  BFloat16KeyParts() = default;
-  explicit BFloat16KeyParts(const BFloat16Parts& rows);
-  int32_t num_rows() const { return parts_[0].num_rows(); }
-  const BFloat16Keys& part(size_t number) const { return parts_[number]; }
-
- private:
-  std::array<BFloat16Keys, 3> parts_;
-};
-
-// As ScoreBFloat16 of rows [first_row, first_row + num_rows), where HasProductsOfParts(): of the nine products of parts
-// the six that an fp32 product has room for. width is a multiple of 32; scores of rows up to a multiple of 16 are
-// overwritten.
-void ScoreInParts(const BFloat16Parts& q, int32_t first_row, int32_t num_rows, const BFloat16KeyParts& keys,
-                  int32_t num_keys, float scale, float* scores, int64_t ld);
 
 }  // namespace headscope::kernels::internal

@@ -176,8 +176,6 @@ class HeadSelector {
     const int32_t num_keys = internal::NumVisibleKeys(problem);
     by_pairs_ = problem.soft_cap == 0 && internal::HasBFloat16Products() && HoldBFloat16(key_rows_, 0, num_keys);
     if (by_pairs_) CopyBFloat16(key_rows_, 0, num_keys, stride_, /*reversed=*/false, &key_pairs_);
-    constexpr int32_t kComponents = 32;  // that the matrix unit takes at once
-    by_parts_ = problem.soft_cap == 0 && internal::HasProductsOfParts() && width_ % kComponents == 0;
   }
 
   void AddLists(int32_t head, SparseIndexBuilder* builder) {
@@ -244,27 +242,12 @@ class HeadSelector {
   struct Columns {
     PackedKeys floats;
     internal::BFloat16Keys pairs;
-    internal::BFloat16KeyParts parts;
   };
   Columns PackColumns(int32_t row_begin, int32_t row_end) {
     Columns columns;
     if (by_pairs_ && HoldBFloat16(query_rows_, row_begin, row_end)) {
       CopyBFloat16(query_rows_, row_begin, row_end, stride_, /*reversed=*/true, &query_pairs_);
       columns.pairs = internal::BFloat16Keys(query_pairs_.data(), NumGroups(row_end - row_begin, stride_), width_);
-      return columns;
-    }
-    if (by_parts_) {
-      std::vector<float> groups;
-      CopyRows(query_rows_, row_begin, row_end, stride_, &groups);
-      ReverseGroups(&groups);
-      const int32_t num_columns = NumGroups(row_end - row_begin, stride_);
-      columns.parts =
-          internal::BFloat16KeyParts(internal::BFloat16Parts(groups.data(), num_columns, static_cast<int32_t>(width_)));
-      if (!key_parts_) {
-        const int32_t num_keys = internal::NumVisibleKeys(problem_);
-        CopyRows(key_rows_, 0, num_keys, stride_, &groups);
-        key_parts_.emplace(groups.data(), NumGroups(num_keys, stride_), static_cast<int32_t>(width_));
-      }
       return columns;
     }
     const int64_t first = query_rows_.offset + row_begin * query_rows_.row_stride;
@@ -275,15 +258,6 @@ class HeadSelector {
     return columns;
   }
 
-  // A group's last row comes first.
-  void ReverseGroups(std::vector<float>* groups) const {
-    const auto row = static_cast<std::ptrdiff_t>(problem_.head_dim);
-    for (auto group = groups->begin(); group != groups->end(); group += width_) {
-      for (int32_t i = 0; i < stride_ / 2; ++i)
-        std::swap_ranges(group + i * row, group + (i + 1) * row, group + (stride_ - 1 - i) * row);
-    }
-  }
-
   // Groups of keys [begin, end) for every column, in base 2; -infinity where a column does not see them.
   void Score(const Columns& columns, int32_t row_begin, int32_t num_columns, int32_t begin, int32_t end) {
     int32_t first = 0;  // column that sees any of them
@@ -291,9 +265,6 @@ class HeadSelector {
     if (columns.pairs.num_rows() > 0) {
       internal::ScoreBFloat16(key_pairs_.data() + int64_t{begin} * width_, end - begin, columns.pairs, num_columns,
                               scale_, scores_.data(), internal::kColumns);
-    } else if (columns.parts.num_rows() > 0) {
-      internal::ScoreInParts(*key_parts_, begin, end - begin, columns.parts, num_columns, scale_, scores_.data(),
-                             internal::kColumns);
     } else {
       constexpr int32_t kStep = 16;  // of columns, whole vectors of any machine
       const int32_t from = first / kStep * kStep;
@@ -352,11 +323,9 @@ class HeadSelector {
   const float scale_;
   const RowsInPlace key_rows_;
   RowsInPlace query_rows_ = {};
-  std::optional<KeyGroups> keys_;  // made when a block of queries asks for them first
-  bool by_pairs_ = false;          // keys are bfloat16's numbers, of which a product takes two components at a time
-  bool by_parts_ = false;          // fp32 by three parts of bfloat16, on the matrix unit
-  std::optional<internal::BFloat16Parts> key_parts_;  // made when a panel needs them
-  std::vector<uint16_t> key_pairs_;                   // their groups
+  std::optional<KeyGroups> keys_;    // made when a block of queries asks for them first
+  bool by_pairs_ = false;            // keys are bfloat16's numbers, of which a product takes two components at a time
+  std::vector<uint16_t> key_pairs_;  // their groups
   std::vector<uint16_t> query_pairs_;
   std::vector<float> scores_;                    // [keys at once, kColumns]
   std::vector<float> largest_, shares_;          // [key blocks, kColumns]

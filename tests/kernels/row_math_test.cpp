@@ -197,42 +197,5 @@ TEST(BFloat16Scores, AreTheProducts) {
   }
 }
 
-// fp32 rows in three parts: as near to float64 as fp32 products are, where a matrix unit multiplies them.
-TEST(BFloat16Scores, OfPartsAreThoseOfFp32) {
-  std::mt19937 random(testing::RunSeed());
-  std::normal_distribution<float> normal;
-  for (const int32_t width : {32, 512}) {
-    const int32_t num_rows = 50, num_keys = 70;
-    std::vector<float> q(static_cast<size_t>(num_rows * width)), k(static_cast<size_t>(num_keys * width));
-    for (std::vector<float>* rows : {&q, &k}) {
-      for (float& x : *rows) x = normal(random);
-    }
-    const BFloat16Parts parts(q.data(), num_rows, width), key_rows(k.data(), num_keys, width);
-    for (size_t i = 0; i < q.size(); ++i) {
-      float sum = 0;
-      for (const size_t part : {2u, 1u, 0u}) sum += FloatFromBFloat16(parts.part(part)[i]);
-      ASSERT_EQ(sum, q[i]);
-    }
-    if (!HasProductsOfParts()) continue;
-    const BFloat16KeyParts keys(key_rows);
-    constexpr int64_t kLd = 128;
-    std::vector<float> scores(48 * kLd + 1, -7.0f);
-    ScoreInParts(parts, 3, 41, keys, num_keys, 0.25f, scores.data(), kLd);
-    for (int32_t row = 0; row < 41; ++row) {
-      for (int32_t key = 0; key < num_keys; ++key) {
-        double sum = 0, size = 0;
-        for (int32_t d = 0; d < width; ++d) {
-          const double product = static_cast<double>(q[static_cast<size_t>((row + 3) * width + d)]) *
-                                 static_cast<double>(k[static_cast<size_t>(key * width + d)]);
-          sum += product;
-          size += std::abs(product);
-        }
-        EXPECT_NEAR(scores[static_cast<size_t>(row * kLd + key)], 0.25 * sum, 2e-7 * size);
-      }
-    }
-    EXPECT_EQ(scores.back(), -7.0f);
-  }
-}
-
 }  // namespace
 }  // namespace headscope::kernels::internal
