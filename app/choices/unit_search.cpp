@@ -256,15 +256,15 @@ class UnitSearch {
 
 }  // namespace
 
-std::string NoteOfMethod(const Tuning& tuning, const MethodChoice& method) {
+std::string NoteOfMethod(const Tuning& tuning, const MethodChoice& method, const data::TraceReader& trace) {
   if (method.decode == nullptr) return {};
   const std::string searched = tuning.in_group ? "the group of a head" : "a head by itself";
   if (method.decode->ChoosesForLayer(method.values))
     return method.name + " makes one choice for all heads of a layer, and " + searched + " was searched with its own";
-  const bool one_kv_head = std::ranges::all_of(tuning.layers, [](const Tuning::Layer& layer) {
-    return layer.num_kv_heads == 1;  // whose budget is the layer's
-  });
-  if (!method.decode->SharesLayerBudget(method.values) || one_kv_head) return {};
+  const auto has_one_kv_head = [](const data::LayerFacts& layer) { return layer.num_kv_heads == 1; };
+  // Such a layer's budget is its KV head's.
+  if (!method.decode->SharesLayerBudget(method.values) || std::ranges::all_of(trace.layout().facts, has_one_kv_head))
+    return {};
   return method.name + " shares a layer's budget out between its KV heads, and " + searched +
          " was searched with an even share of it";
 }

@@ -59,8 +59,8 @@ struct TunedTogether {
 };
 
 // What to know of a method's settings that are found for heads by themselves, or in their groups, where they mean
-// something else beside the layer's other KV heads: a clause; mostly empty.
-std::string NoteOfMethod(const Tuning& tuning, const MethodChoice& method);
+// something else beside the layer's other KV heads: a clause; mostly empty. trace: one of those that are searched.
+std::string NoteOfMethod(const Tuning& tuning, const MethodChoice& method, const data::TraceReader& trace);
 
 // Refuses (UsageError, of the field "group") a tuning in the heads' groups of what is not judged there: prefill
 // methods, other targets than the mass, a setting for several heads.

@@ -407,7 +407,9 @@ int RunTune(TuneArguments arguments) {
     complete = tunings[i].complete();
   }
   for (const Tuning::Searched& method : tuning.methods) {
-    if (const std::string note = NoteOfMethod(tuning, method.choice); !note.empty()) Say(note);
+    if (const std::string note = NoteOfMethod(tuning, method.choice, *ReadersOf(parts.front()).traces.front());
+        !note.empty())
+      Say(note);
   }
   if (!tunings.front().heads.empty()) WriteTunings(tunings, complete, arguments, format);
   if (complete) {

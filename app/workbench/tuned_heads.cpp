@@ -257,7 +257,7 @@ std::vector<ui::TunedSetting> SettingsOf(const Tuning& question, const TunedRang
         setting.trade_off.push_back({point.values, point.cra_mean});
     }
     setting.passed_over = together.passed_over;
-    setting.note = NoteOfMethod(question, question.MethodOf(head));
+    setting.note = NoteOfMethod(question, question.MethodOf(head), range.traces.front()->reader());
   }
   return settings;
 }

@@ -44,9 +44,9 @@ std::string TuningOf(const std::string& path) {
   return std::regex_replace(written, kMoment, "$1then\"");
 }
 
-// Layers 0 and 2 of 3, 4 query heads over 2 KV heads, random numbers whose log-sum-exp is their own.
-std::string WriteTunedTrace(const std::string& path) {
-  constexpr int64_t kHeads = 4, kKvHeads = 2, kDim = 16;
+// Layers 0 and 2 of 3, 4 query heads over 2 KV heads or 1, random numbers whose log-sum-exp is their own.
+std::string WriteTunedTrace(const std::string& path, int32_t num_kv_heads = 2) {
+  constexpr int32_t kHeads = 4, kDim = 16;
   data::TraceLayout layout;
   layout.model = {.name = "random",
                   .model_type = "test",
@@ -55,7 +55,7 @@ std::string WriteTunedTrace(const std::string& path) {
                   .tokenizer_sha256 = std::string(64, '0'),
                   .num_layers = 3,
                   .num_qo_heads = kHeads,
-                  .num_kv_heads = kKvHeads,
+                  .num_kv_heads = num_kv_heads,
                   .head_dim = kDim};
   layout.layers = {0, 2};
   layout.facts.assign(2, data::UsualFacts(layout.model));
@@ -74,14 +74,15 @@ std::string WriteTunedTrace(const std::string& path) {
   std::mt19937 random(7);
   std::normal_distribution<float> normal(0, 1.5f);
   for (int32_t slot = 0; slot < 2; ++slot) {
-    std::vector<float> q(kHeads * kNumTokens * kDim), k(kKvHeads * kNumTokens * kDim), v(k.size()), lse;
+    std::vector<float> q(static_cast<size_t>(kHeads * kNumTokens * kDim)),
+        k(static_cast<size_t>(num_kv_heads * kNumTokens * kDim)), v(k.size()), lse;
     for (std::vector<float>* tensor : {&q, &k, &v}) std::ranges::generate(*tensor, [&] { return normal(random); });
     for (int64_t head = 0; head < kHeads; ++head) {
       for (int64_t row = 0; row < kNumTokens; ++row) {
         const float* const query = q.data() + (head * kNumTokens + row) * kDim;
         double sum = 0;
         for (int64_t token = 0; token <= row; ++token) {
-          const float* const key = k.data() + (head / 2 * kNumTokens + token) * kDim;
+          const float* const key = k.data() + (head / (kHeads / num_kv_heads) * kNumTokens + token) * kDim;
           sum += std::exp(static_cast<double>(std::inner_product(query, query + kDim, key, 0.0f) *
                                               layout.facts.front().softmax_scale));
         }
@@ -195,6 +196,28 @@ TEST_F(TunedHeadsTest, BudgetsThatALayerSharesAreSaidToBeSearchedEvenly) {
       EXPECT_EQ(said_.find(sentence) != std::string::npos, is_shared) << said_;
     }
   }
+}
+
+// A layer with one KV head shares its budget out to nobody.
+TEST_F(TunedHeadsTest, ABudgetOfALayerWithOneKvHeadIsNotSaidToBeShared) {
+  OpenedTrace one(WriteTunedTrace(folder_.File("one.h5"), 1), std::make_shared<ui::MemoryBudget>(int64_t{1} << 30));
+  ui::TuneSettings settings;
+  settings.target = {"cra-mean", 0.6};
+  settings.methods = {MethodOf("snap-kv", "window=8,allocation=ada")};
+  std::vector<std::string> notes;
+  HeadsCalls<ui::TunedSetting> calls;
+  calls.one = [&notes](const ui::TunedSetting& found) { notes.push_back(found.note); };
+  calls.failed = [](const ui::FailedHead& failed) { ADD_FAILURE() << failed.sentence; };
+  calls.progress = [](double) {};
+  TuneHeads(one, one.summary.heads, settings, calls, {});
+  EXPECT_THAT(notes, SizeIs(8));
+  for (const std::string& note : notes) EXPECT_EQ(note, "");
+  const std::string said = folder_.File("said.txt");
+  const std::string command = std::string(HEADSCOPE_PROGRAM) + " tune " + one.reader.path() +
+                              " --method snap-kv:window=8,allocation=ada --target cra-mean=0.6 --quiet --force -o " +
+                              folder_.File("one.json") + " 2> " + said;
+  EXPECT_EQ(std::system(command.c_str()), 0);
+  EXPECT_EQ(Contents(said).find("even share"), std::string::npos) << Contents(said);
 }
 
 // Nor is a choice that all heads of a layer make together.
