@@ -200,6 +200,9 @@ TEST_F(PaneReachTest, TabGoesRoundTheWelcomePageInTheOrderInWhichItIsRead) {
     EXPECT_TRUE(tour->hasFocus()) << "once round";
     EXPECT_EQ(turns, 1) << "from one end to the other";
   }
+  QTest::keyClick(window_->focusWidget(), Qt::Key_Escape);
+  EXPECT_TRUE(WaitFor([&] { return !welcome->isVisible() && window_->canvas()->hasFocus(); }))
+      << "the keyboard stayed with " << window_->focusWidget()->objectName().toStdString();
 }
 
 TEST_F(PaneReachTest, TheTourIsWalkedWithEnter) {

@@ -174,6 +174,16 @@ TEST(SimilarHeads, LikenessIsTheOverlapOfColumnsTimesThatOfDistances) {
     EXPECT_NE(HeadFilter::Parse(QLatin1String(wrong)).error(), QString()) << wrong;
 }
 
+// The names that columns have were told to a pointer alone.
+TEST(HeadFilterText, ANameThatIsNoMetricIsAnsweredByThoseLikeIt) {
+  const QString error = HeadFilter::Parse(QStringLiteral("Sparsity>0.9")).error();
+  EXPECT_TRUE(error.startsWith(QStringLiteral("\"Sparsity\" is not a metric: type sparsity_0.9")))
+      << error.toStdString();
+  for (const QString& name : error.mid(error.indexOf(u"type ") + 5).chopped(1).split(QStringLiteral(" or ")))
+    EXPECT_EQ(HeadFilter::Parse(name + QStringLiteral(">0.9")).error(), QString()) << name.toStdString();
+  EXPECT_TRUE(HeadFilter::Parse(QStringLiteral("nothing>1")).error().contains(QStringLiteral("Shift+F1")));
+}
+
 TEST(MetricHistogram, EveryHeadIsInOneBinAndARangeIsWordsOfTheFilter) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   const MetricHistogram histogram = MakeHistogram({0, 1, 2, 3, 4, 4, nan}, 4);

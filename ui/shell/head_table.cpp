@@ -298,7 +298,8 @@ void HeadTable::OpenRow(const QModelIndex& row) {
 bool HeadTable::eventFilter(QObject* watched, QEvent* event) {
   if (watched == filter_ && event->type() == QEvent::KeyPress) {
     const int key = static_cast<const QKeyEvent*>(event)->key();
-    if ((key == Qt::Key_Down || key == Qt::Key_Return || key == Qt::Key_Enter) && proxy_->rowCount() > 0) {
+    if ((key == Qt::Key_Down || key == Qt::Key_Return || key == Qt::Key_Enter) && proxy_->rowCount() > 0 &&
+        filter_error_.isEmpty()) {  // what is not understood chooses no head
       view_->setFocus();
       view_->setCurrentIndex(proxy_->index(0, 0));
       return true;

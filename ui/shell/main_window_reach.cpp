@@ -74,6 +74,14 @@ void MainWindow::BindReach() {
       OpenPath(path);
     }
   });
+  // Tab goes round the page, and so did the keyboard when it was gone: to a button that nobody saw.
+  connect(
+      welcome_, &WelcomePage::Gone, this,
+      [this] {
+        if (!welcome_->isVisible() && focusWidget() != nullptr && welcome_->isAncestorOf(focusWidget()))
+          canvas_->setFocus(Qt::OtherFocusReason);
+      },
+      Qt::QueuedConnection);
   connect(welcome_, &WelcomePage::ExampleRequested, this, &MainWindow::OpenExample);
   connect(welcome_, &WelcomePage::CaptureRequested, commands_[Command::kCapture], &QAction::trigger);
   connect(canvas_, &HeadCanvas::PanelMoved, welcome_, &WelcomePage::FollowPart);

@@ -172,6 +172,7 @@ void WelcomePage::RemoveFrame() {
 void WelcomePage::hideEvent(QHideEvent* event) {
   RemoveFrame();
   QFrame::hideEvent(event);
+  Q_EMIT Gone();
 }
 
 bool WelcomePage::focusNextPrevChild(bool next) {

@@ -48,6 +48,7 @@ class WelcomePage : public QFrame {
   void ExampleRequested(const headscope::ui::Example& example);
   void HeadRequested(headscope::analysis::HeadId head);
   void TourShows(const QString& action);  // object name of an action
+  void Gone();                            // from the screen
 
  protected:
   void keyPressEvent(QKeyEvent* event) override;

@@ -19,6 +19,21 @@ bool IsNumberOfAHead(const std::string& name) {
          std::any_of(metrics.begin(), metrics.end(), [&](const auto& metric) { return metric.name == name; });
 }
 
+// What to type in place of a name that is none: the metrics that have it in their names or titles, which are what the
+// column headers say.
+QString MetricsLike(const QString& name) {
+  constexpr qsizetype kMost = 3;
+  QStringList like;
+  for (const analysis::MetricInfo& metric : analysis::Metrics()) {
+    const QString own = QString::fromStdString(metric.name);
+    if (like.size() < kMost && (own.contains(name, Qt::CaseInsensitive) ||
+                                QString::fromStdString(metric.title).contains(name, Qt::CaseInsensitive)))
+      like.append(own);
+  }
+  if (like.isEmpty()) return QStringLiteral("the manual (Shift+F1) lists them under “Statistics of a head”");
+  return QStringLiteral("type ") + like.join(QStringLiteral(" or "));
+}
+
 // "0.75" -> 0.005, "7e-1" -> 0.05.
 double HalfOfLastDigit(const QString& number) {
   const QStringList parts = number.toLower().split(u'e');
@@ -89,8 +104,7 @@ HeadFilter::Term HeadFilter::ParseWord(const QString& word, QString* error) {
   term.value = number.toDouble(&is_number);
   term.half_digit = HalfOfLastDigit(number);
   if (!is_number || !std::isfinite(term.value)) *error = QStringLiteral("\"%1\" is not a number.").arg(number);
-  if (!IsNumberOfAHead(term.text))
-    *error = QStringLiteral("\"%1\" is not a metric: hover over a column header for its name.").arg(name);
+  if (!IsNumberOfAHead(term.text)) *error = QStringLiteral("\"%1\" is not a metric: %2.").arg(name, MetricsLike(name));
   return term;
 }
 
