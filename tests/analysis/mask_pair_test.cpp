@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "analysis/head_differences.h"
+#include "analysis/types/color_map.h"
 #include "analysis/types/head_class.h"
 #include "base/errors.h"
 #include "support/stopped.h"
@@ -196,6 +197,18 @@ TEST(HeadClasses, TheirColoursStayApartForColourBlindEyes) {
   std::vector<Rgb> colors;
   for (const HeadClassInfo& one : kHeadClasses) colors.push_back(one.color);
   EXPECT_GT(LeastDistance(colors), 55);
+}
+
+// A value is read off the bar by its colour: those an eighth of a map's range apart, of the maps that start with the
+// window and are offered for such eyes.
+TEST(ColorMaps, AnEighthOfTheRangeIsSeenByColourBlindEyes) {
+  for (const char* name : {"viridis", "cividis", "magma", "inferno"}) {
+    const ColorMap* const map = FindColorMap(name);
+    ASSERT_NE(map, nullptr) << name;
+    std::vector<Rgb> colors;
+    for (int step = 0; step <= 8; ++step) colors.push_back(ColorAt(map->palette, step / 8.0));
+    EXPECT_GT(LeastDistance(colors), 15) << name;
+  }
 }
 
 TEST(HeadDifferences, AreTheSecondLessTheFirstOfHeadsThatBothHold) {

@@ -139,7 +139,7 @@ TEST_F(LiveMaskTest, FollowsASliderOfEveryMethod) {
     const std::vector<double> wall = sorted(&DragTime::wall_ms), cpu = sorted(&DragTime::cpu_ms),
                               dock = sorted(&DragTime::dock_ms);
     std::printf(
-        "%lld tokens, %s %s: mask, CRA and the run of the kernel (%.1f ms, dense %.1f ms) on the screen %.1f ms after "
+        "%lld tokens, %s %s: mask, CRA and error (of a run of %.1f ms, dense %.1f ms) on the screen %.1f ms after "
         "the drag (median of %zu; slowest %.1f ms; %.1f ms of processor time), the dock of the kept mass after %.1f ms "
         "(slowest %.1f ms)\n",
         static_cast<long long>(window_->store()->trace().num_tokens), method, parameter, live ? live->attend_ms : -1,

@@ -37,7 +37,7 @@ struct PanTimes {
 struct LiveTimes {
   std::string method, parameter;
   Times masks;  // from a parameter's change to its mask, kept mass and count
-  Times maps;   // to the last of the mask's tiles on the screen
+  Times maps;   // to the last of the mask's tiles, and the errors of its live run, on the screen
 };
 
 struct WindowBenchResult {
