@@ -58,10 +58,14 @@ endif()
 
 find_program(HEADSCOPE_CCACHE ccache)
 if(HEADSCOPE_CCACHE)
-  # ccache takes units with a precompiled header only when it may trust that header's macros and times.
-  set(CMAKE_CXX_COMPILER_LAUNCHER "${CMAKE_COMMAND};-E;env;CCACHE_SLOPPINESS=pch_defines,time_macros;${HEADSCOPE_CCACHE}")
-  set(CMAKE_CUDA_COMPILER_LAUNCHER "${HEADSCOPE_CCACHE}")
+  # ccache takes units with a precompiled header only when it may trust that header's macros and times. A unit that it does not know it would preprocess
+  # once more, to look for another one that differs in comments alone; the compiler's list of the headers that it read says what the unit depends on, too.
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${CMAKE_COMMAND};-E;env;CCACHE_SLOPPINESS=pch_defines,time_macros;CCACHE_DEPEND=1;${HEADSCOPE_CCACHE}")
+  set(CMAKE_CUDA_COMPILER_LAUNCHER "${CMAKE_COMMAND};-E;env;CCACHE_DEPEND=1;${HEADSCOPE_CCACHE}")
 endif()
+# GCC looks for memory that it no longer needs whenever what it uses has grown by a part, beginning at 128 MB; a tenth of its time goes into that.
+# Beginning at 512 MB, most units end before it does.
+add_compile_options("$<$<COMPILE_LANG_AND_ID:CXX,GNU>:--param=ggc-min-heapsize=524288>")
 option(HEADSCOPE_PRECOMPILE "Precompile the large headers of other libraries, which are half of the build's time" ON)
 find_program(HEADSCOPE_MOLD mold)
 if(HEADSCOPE_MOLD AND CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 12.1)
