@@ -10,13 +10,12 @@
 #include <QLineEdit>
 #include <QMessageBox>
 #include <QTimer>
-#include <algorithm>
-#include <array>
-#include <cmath>
 #include <random>
 #include <vector>
 
 #include "data/trace_writer.h"
+#include "kernels/contiguous.h"
+#include "kernels/cpu_scores.h"
 #include "patience.h"
 #include "workbench/trace_workbench.h"
 
@@ -24,16 +23,6 @@ namespace headscope::gui_test {
 namespace {
 
 constexpr int32_t kLayers = 2, kQoHeads = 4, kKvHeads = 2, kHeadDim = 32;
-
-// In four sums, each of which can go on while the others wait: every test of the window computes a million of these.
-double Dot(const float* query, const float* key) {
-  std::array<double, 4> sums{};
-  for (size_t i = 0; i < kHeadDim; i += sums.size()) {
-    for (size_t part = 0; part < sums.size(); ++part)
-      sums[part] += static_cast<double>(query[i + part]) * static_cast<double>(key[i + part]);
-  }
-  return sums[0] + sums[1] + sums[2] + sums[3];
-}
 
 }  // namespace
 
@@ -91,22 +80,17 @@ void WriteSmallTrace(const std::string& path, int32_t window, const std::string&
         q[at(1, token) + i] = 2 * k[at(0, token - 1) + i];
       }
     }
-    for (int64_t head = 0; head < kQoHeads; ++head) {
-      for (int64_t row = 0; row < kTokens; ++row) {
-        std::vector<double> scores;
-        scores.reserve(kTokens);
-        double most = -1e30;
-        const int64_t first = layer == 1 && window > 0 ? std::max<int64_t>(row - window + 1, 0) : 0;
-        for (int64_t column = first; column <= row; ++column) {
-          const double score = Dot(q.data() + at(head, row), k.data() + at(head / 2, column));
-          scores.push_back(score * static_cast<double>(layout.facts[0].softmax_scale));
-          most = std::max(most, scores.back());
-        }
-        double sum = 0;
-        for (const double score : scores) sum += std::exp(score - most);
-        lse[static_cast<size_t>(head * kTokens + row)] = static_cast<float>(most + std::log(sum));
-      }
-    }
+    // By the program's kernel, which tests/kernels compares with float64: every test of the window begins with a
+    // million scores.
+    kernels::AttentionProblem problem;
+    problem.num_qo_heads = kQoHeads;
+    problem.num_kv_heads = kKvHeads;
+    problem.head_dim = kHeadDim;
+    problem.seq_q = problem.seq_k = static_cast<int32_t>(kTokens);
+    problem.scale = layout.facts[0].softmax_scale;
+    kernels::SetContiguousTensors(q.data(), k.data(), v.data(), &problem);
+    const kernels::Status status = kernels::RowLse(problem, layer == 1 ? window : 0, {.num_threads = 1}, lse.data());
+    ASSERT_TRUE(status.ok()) << status.message();
     writer.Append({.layer_slot = layer,
                    .first_token = 0,
                    .num_tokens = kTokens,
