@@ -40,11 +40,16 @@ TEST(TopColumns, SelectsWhatASortWould) {
   std::mt19937 random(3);
   TopColumns top;
   for (const int64_t size : {1, 5, 31, 32, 33, 127, 128, 257, 513, 2000, 8191, 16384, 20001}) {
-    for (const bool few_values : {false, true}) {  // many ties
+    const std::function<float(int64_t)> rows[] = {
+        [&](int64_t) { return std::normal_distribution<float>()(random); },
+        [&](int64_t) { return static_cast<float>(random() % 7) - 3; },  // many ties
+        [](int64_t i) { return static_cast<float>(i); },
+        [](int64_t i) { return static_cast<float>(-i); },
+        [size](int64_t i) { return static_cast<float>(std::min(i, size - i)); },
+        [](int64_t i) { return static_cast<float>(i % 2 == 0 ? i : -i); }};
+    for (const auto& value_at : rows) {
       std::vector<float> values;
-      for (int64_t i = 0; i < size; ++i) {
-        values.push_back(few_values ? static_cast<float>(random() % 7) - 3 : std::normal_distribution<float>()(random));
-      }
+      for (int64_t i = 0; i < size; ++i) values.push_back(value_at(i));
       std::vector<int32_t> order(values.size());
       std::iota(order.begin(), order.end(), 0);
       std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
