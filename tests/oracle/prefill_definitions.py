@@ -145,19 +145,24 @@ def flex_prefill(p, b, h, gamma, tau, min_budget, form):
     return kept & p.causal
 
 
+def with_zeros(rows, more):
+    return np.concatenate([rows, np.zeros((more, rows.shape[1]))])
+
+
 def x_attention(p, b, h, tau, stride, force_ends):
     stride = [4, 8, 16, 32, 64][stride]
     q, k = p.q[b, h], p.k[b, h // p.group][: p.num_visible]
     kept = np.zeros_like(p.causal)
+    groups = with_zeros(k, -len(k) % stride).reshape(-1, stride * p.head_dim)  # keys that there are not add nothing, nor do queries
+    queries = with_zeros(q, stride)
     for rows, first, last in row_blocks(p, 128):
         mass = np.zeros(last // 128 + 1)
         for begin in range(rows[0], rows[-1] + 1, stride):
-            group = np.arange(begin, min(begin + stride, p.seq_q))
-            scores = []
-            for key in range(0, p.position[group[-1]] + 1, stride):
-                terms = [q[begin + stride - 1 - s] @ k[key + s] for s in range(stride) if begin + stride - 1 - s < p.seq_q and key + s < len(k)]
-                scores.append(p.cap(p.softmax_scale * sum(terms) / stride))
-            for j, share in enumerate(softmax(np.array(scores))):
+            last_row = min(begin + stride, p.seq_q) - 1
+            # The antidiagonals: query begin + stride - 1 - s meets key s of each group.
+            products = groups[: p.position[last_row] // stride + 1] @ queries[begin : begin + stride][::-1].ravel()
+            scores = p.cap(p.softmax_scale * products / stride)
+            for j, share in enumerate(softmax(scores)):
                 mass[j * stride // 128] += share
         if not force_ends:
             keep_blocks(kept, rows, np.flatnonzero(top_share(mass, tau)), 128)
@@ -234,7 +239,9 @@ def moba(p, b, h, top_k, block_size, rows):
 
 
 def compressed_shares(p, b, kv):
-    """Of every query: its softmax over the means of 32 keys, 16 apart, that lie in its past, summed over the group."""
+    """Of every query: its softmax over the means of 32 keys, 16 apart, that lie in its past, summed over the group, which its heads ask for in turn."""
+    if getattr(p, "shares_of", None) == (b, kv):
+        return p.shares
     k = p.k[b, kv]
     windows = np.array([k[s : s + 32].mean(axis=0) for s in range(0, p.num_visible - 31, 16)]).reshape(-1, p.head_dim)
     shares = np.zeros((p.seq_q, len(windows)))
@@ -243,6 +250,7 @@ def compressed_shares(p, b, kv):
         for h in range(kv * p.group, (kv + 1) * p.group):
             if seen > 0:
                 shares[row, :seen] += softmax(p.cap(p.softmax_scale * windows[:seen] @ p.q[b, h, row]))
+    p.shares_of, p.shares = (b, kv), shares
     return shares
 
 
