@@ -197,7 +197,9 @@ def row_details(head):
         places = np.flatnonzero(head.p[row] >= 1e-3)
         if len(places) > 1:
             others = min(10, len(places) - 1)
-            apart = np.partition(np.abs(places[:, None] - places[None, :]), others, axis=1)[:, :others + 1]
+            # In their order, the nearest are among as many before each and as many behind it.
+            around = np.lib.stride_tricks.sliding_window_view(np.pad(places.astype(float), others, constant_values=np.inf), 2 * others + 1)
+            apart = np.partition(np.abs(places[:, None] - around), others, axis=1)[:, :others + 1]
             nearest.append(apart.sum() / (len(places) * others))  # the first of them is the place itself, 0 apart
     for name, some in (("duplicate_token", duplicates), ("induction", inductions), ("spike_mass", spikes), ("scatter_mass", scatters),
                        ("nearest_nonzero", nearest)):
