@@ -20,10 +20,11 @@
 
 namespace headscope::kernels {
 
-// Threads that a loop of `count` steps uses, at least 1; num_threads 0: all cores. Workers are numbered below it.
+// Threads that a loop of `count` steps uses, at least 1; num_threads 0: as many as the first thread that asked had
+// cores. Workers are numbered below it.
 inline int32_t NumWorkers(int32_t num_threads, int64_t count) {
-  // Asked once: the answer may be read from a file of the system, which takes as long as a short loop.
-  static const auto cores = static_cast<int64_t>(std::thread::hardware_concurrency());
+  // Asked once: on other systems than Linux the answer may take as long as a short loop.
+  static const int64_t cores = NumAllowedCores();
   const int64_t wanted = num_threads > 0 ? num_threads : cores;
   return static_cast<int32_t>(std::clamp<int64_t>(std::min(wanted, count), 1, 1024));
 }

@@ -8,11 +8,22 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <thread>
 #ifdef __linux__
 #include <sched.h>
 #endif
 
 namespace headscope::kernels {
+
+// Cores that the calling thread may run on, at least 1. In a container, or under taskset, these are fewer than the
+// machine's, which is what the standard library counts.
+inline int32_t NumAllowedCores() {
+#ifdef __linux__
+  cpu_set_t allowed;
+  if (sched_getaffinity(0, sizeof(allowed), &allowed) == 0) return CPU_COUNT(&allowed);
+#endif
+  return static_cast<int32_t>(std::thread::hardware_concurrency());
+}
 
 #ifdef __linux__
 
@@ -35,14 +46,20 @@ class StartCores {
   }
 
   // Moves the calling thread, which is that worker's and was made by the one that made this, to its core. It may be
-  // moved on from there as any other thread: nothing is pinned. Where the system refuses, it stays.
+  // moved on from there as any other thread. Where the system refuses, it stays; where the cores allowed change in
+  // between, it may run on all that are left.
   void Take(int32_t worker) const {
     const int core = CoreOf(worker);
     if (core < 0) return;
     cpu_set_t one;
     CPU_ZERO(&one);
     CPU_SET(static_cast<size_t>(core), &one);
-    if (sched_setaffinity(0, sizeof(one), &one) == 0) sched_setaffinity(0, sizeof(allowed_), &allowed_);
+    if (sched_setaffinity(0, sizeof(one), &one) != 0) return;
+    if (sched_setaffinity(0, sizeof(allowed_), &allowed_) == 0) return;
+    cpu_set_t all;
+    CPU_ZERO(&all);
+    for (size_t any = 0; any < CPU_SETSIZE; ++any) CPU_SET(any, &all);
+    static_cast<void>(sched_setaffinity(0, sizeof(all), &all));  // the system takes the allowed ones of these
   }
 
  private:
