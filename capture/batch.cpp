@@ -116,7 +116,11 @@ Captures Prepare(const BatchRequest& request, const std::string& text, const Man
     } catch (Error& error) {
       if (!IsOfPrompt(error.fault(), rows)) throw;
       error.SetFile(request.prompts_file + ": line " + std::to_string(prompt.line));
-      if (error.fault().field == "tokens") throw BadInputError(error.fault());  // of an option where there is no file
+      // Told as of an option where there is no file. A prompt that is too long is, too, where tokens are generated
+      // behind it: fewer of these may help.
+      const bool is_of_line_alone =
+          error.fault().field == "tokens" || (error.fault().field.empty() && request.common.decode_tokens == 0);
+      if (is_of_line_alone) throw BadInputError(error.fault());
       throw;
     }
   }

@@ -275,6 +275,14 @@ TEST(Batch, RefusesBeforeItBegins) {
               ::testing::ThrowsMessage<BadInputError>(
                   HasSubstr("prompts.jsonl: line 2: tokens 99999: the model's ids are 0 to 4095")));
   EXPECT_THAT([&] { PlanBatch(request, {}); }, ::testing::Throws<BadInputError>());
+  std::string many = "1";
+  for (int i = 1; i < 20'000; ++i) many += ",1";
+  request = Request(folder, "{\"tokens\": [" + many + "]}");
+  EXPECT_THAT([&] { CaptureBatch(request, {}, {}); },
+              ::testing::ThrowsMessage<BadInputError>(HasSubstr("prompts.jsonl: line 1: ")));
+  request.common.decode_tokens = 3;
+  EXPECT_THAT([&] { CaptureBatch(request, {}, {}); },
+              ::testing::ThrowsMessage<UsageError>(HasSubstr("prompts.jsonl: line 1: ")));
   request = Request(folder, kPrompts);
   request.common.rows = "0:6";
   EXPECT_THAT(refusal(request), HasSubstr("prompts.jsonl: line 2: rows \"0:6\": the prompt has the rows 0 to 4"));
