@@ -6,7 +6,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fstream>
 #include <functional>
+#include <nlohmann/json.hpp>
+#include <set>
 #include <span>
 #include <stop_token>
 #include <string>
@@ -295,6 +298,14 @@ INSTANTIATE_TEST_SUITE_P(Families, GroupedModel,
                          [](const auto& model) {
                            return std::get<0>(model.param) + "_" + std::to_string(std::get<1>(model.param));
                          });
+
+// A family that the oracle makes and this program does not name would be compared by nobody.
+TEST(GroupedModels, AreAllThatTheOracleMakes) {
+  const std::set<std::string> named = {HEADSCOPE_GROUPED_FAMILIES};
+  std::ifstream file(kOracle + "groups/families.json");
+  const auto made = nlohmann::json::parse(file).get<std::set<std::string>>();
+  EXPECT_EQ(named, made);
+}
 #endif
 
 // q, k and v of every layer, and the hidden states, of one pass over the whole text.
