@@ -14,6 +14,7 @@
 
 #include "device_array.h"
 #include "float_codes.h"
+#include "graph_replays.h"
 #include "kernels/cpu_executor.h"
 #include "kernels/cuda_devices.h"
 #include "run_seed.h"
@@ -33,6 +34,7 @@ struct Case {
   bool equal_keys = false;  // every key is the same: all pages tie
   int32_t v_head_dim = 0;   // 0: head_dim
   bool sinks = false;
+  int32_t batch = 2, kv_heads = 2;
 };
 
 std::string NameOf(const ::testing::TestParamInfo<Case>& info) {
@@ -41,12 +43,14 @@ std::string NameOf(const ::testing::TestParamInfo<Case>& info) {
          (c.dtype == DType::kBFloat16 ? "_bf16" : "_fp16") + "_p" + std::to_string(c.options.page_size) + "_b" +
          std::to_string(c.options.budget) + (c.options.mean_query ? "_mean" : "") +
          (c.options.keep_newest ? "" : "_any") + (c.equal_keys ? "_ties" : "") +
-         (c.v_head_dim > 0 ? "_v" + std::to_string(c.v_head_dim) : "") + (c.sinks ? "_sinks" : "");
+         (c.v_head_dim > 0 ? "_v" + std::to_string(c.v_head_dim) : "") + (c.sinks ? "_sinks" : "") +
+         (c.batch * c.kv_heads == 4 ? "" : "_l" + std::to_string(c.batch * c.kv_heads));
 }
 
 class CudaQuest : public ::testing::TestWithParam<Case> {
  protected:
-  static constexpr int32_t kBatch = 2, kKvHeads = 2, kLists = kBatch * kKvHeads;
+  static int32_t KvHeads() { return GetParam().kv_heads; }
+  static int32_t Lists() { return GetParam().batch * GetParam().kv_heads; }
 
   void SetUp() override {
     SKIP_WITHOUT_GPU();
@@ -55,10 +59,10 @@ class CudaQuest : public ::testing::TestWithParam<Case> {
     const Case& c = GetParam();
     rows_ = c.seq_k + 3;
     const auto width = static_cast<size_t>(c.head_dim), value_width = static_cast<size_t>(ValueDim());
-    for (int32_t head = 0; c.sinks && head < kKvHeads * c.group; ++head) sinks_.push_back(2 * normal(random));
-    for (size_t i = 0; i < static_cast<size_t>(kLists * c.group) * width; ++i)
+    for (int32_t head = 0; c.sinks && head < KvHeads() * c.group; ++head) sinks_.push_back(2 * normal(random));
+    for (size_t i = 0; i < static_cast<size_t>(Lists() * c.group) * width; ++i)
       q_.push_back(test::ToCode(normal(random), c.dtype));
-    for (int32_t list = 0; list < kLists; ++list) {
+    for (int32_t list = 0; list < Lists(); ++list) {
       for (int32_t row = 0; row < rows_; ++row) {
         for (size_t d = 0; d < width; ++d) {
           const float key = c.equal_keys ? 0.5f : normal(random);
@@ -75,9 +79,9 @@ class CudaQuest : public ::testing::TestWithParam<Case> {
   AttentionProblem Problem(const void* q, const void* k, const void* v, int32_t seq_k) const {
     const Case& c = GetParam();
     AttentionProblem problem;
-    problem.batch = kBatch;
-    problem.num_kv_heads = kKvHeads;
-    problem.num_qo_heads = kKvHeads * c.group;
+    problem.batch = GetParam().batch;
+    problem.num_kv_heads = KvHeads();
+    problem.num_qo_heads = KvHeads() * c.group;
     problem.head_dim = c.head_dim;
     problem.v_head_dim = c.v_head_dim;
     if (!sinks_.empty()) problem.sinks = sinks_.data();
@@ -86,13 +90,13 @@ class CudaQuest : public ::testing::TestWithParam<Case> {
     problem.first_position = seq_k - 1;
     problem.dtype = c.dtype;
     problem.q = {q, int64_t{problem.num_qo_heads} * c.head_dim, c.head_dim, c.head_dim};
-    problem.k = {k, int64_t{kKvHeads} * rows_ * c.head_dim, int64_t{rows_} * c.head_dim, c.head_dim};
-    problem.v = {v, int64_t{kKvHeads} * rows_ * ValueDim(), int64_t{rows_} * ValueDim(), ValueDim()};
+    problem.k = {k, int64_t{KvHeads()} * rows_ * c.head_dim, int64_t{rows_} * c.head_dim, c.head_dim};
+    problem.v = {v, int64_t{KvHeads()} * rows_ * ValueDim(), int64_t{rows_} * ValueDim(), ValueDim()};
     return problem;
   }
   AttentionOutput Output(void* o, float* lse) const {
     const int64_t head_dim = ValueDim();
-    return {{o, kKvHeads * GetParam().group * head_dim, head_dim, head_dim}, lse};
+    return {{o, KvHeads() * GetParam().group * head_dim, head_dim, head_dim}, lse};
   }
   double Key(int32_t list, int32_t token, int32_t d) const {
     const auto at = static_cast<size_t>((int64_t{list} * rows_ + token) * GetParam().head_dim + d);
@@ -164,7 +168,7 @@ TEST_P(CudaQuest, TakesTheBestPagesAndAttendsToThem) {
   const AttentionProblem problem = Problem(q.get(), k.get(), v.get(), c.seq_k);
   // Room for a page more than there are, which stays as it was.
   const int64_t of_page = 2 * int64_t{c.head_dim}, list_stride = (num_pages_ + 1) * of_page;
-  const DeviceArray<uint16_t> bounds(std::vector<uint16_t>(static_cast<size_t>(kLists * list_stride), 0xa5a5));
+  const DeviceArray<uint16_t> bounds(std::vector<uint16_t>(static_cast<size_t>(Lists() * list_stride), 0xa5a5));
   const CudaPageBounds page_bounds{bounds.get(), list_stride};
   Status status;
   if (c.seq_k > 1) {
@@ -176,7 +180,7 @@ TEST_P(CudaQuest, TakesTheBestPagesAndAttendsToThem) {
   status = UpdatePageBoundsCuda(problem, c.options.page_size, c.seq_k - 1, page_bounds, nullptr);
   ASSERT_TRUE(status.ok()) << status.message();
   const std::vector<uint16_t> made = bounds.Download();
-  for (int32_t list = 0; list < kLists; ++list) {
+  for (int32_t list = 0; list < Lists(); ++list) {
     for (int32_t page = 0; page < num_pages_; ++page) {
       for (int32_t d = 0; d < c.head_dim; ++d) {
         const auto at = static_cast<size_t>(list * list_stride + page * of_page + d);
@@ -191,15 +195,15 @@ TEST_P(CudaQuest, TakesTheBestPagesAndAttendsToThem) {
   const auto picks = static_cast<size_t>(NumQuestPicks(problem, c.options));
   const size_t bytes = QuestWorkspaceBytes(problem, c.options);
   const DeviceArray<unsigned char> workspace(std::vector<unsigned char>(bytes, 0xff));
-  const DeviceArray<int32_t> chosen(std::vector<int32_t>(kLists * picks + 1, -7));
-  const auto output_size = static_cast<size_t>(kLists * c.group * ValueDim());
+  const DeviceArray<int32_t> chosen(std::vector<int32_t>(static_cast<size_t>(Lists()) * picks + 1, -7));
+  const auto output_size = static_cast<size_t>(Lists() * c.group * ValueDim());
   std::vector<uint16_t> first;
   std::vector<int32_t> pages;
   std::vector<float> lses, largest;
   for (int run = 0; run < 2; ++run) {
     const DeviceArray<uint16_t> o(std::vector<uint16_t>(output_size + 1, 0xa5a5));
-    const DeviceArray<float> lse(std::vector<float>(static_cast<size_t>(kLists * c.group), std::nanf("")));
-    const DeviceArray<float> row_max(std::vector<float>(static_cast<size_t>(kLists * c.group), std::nanf("")));
+    const DeviceArray<float> lse(std::vector<float>(static_cast<size_t>(Lists() * c.group), std::nanf("")));
+    const DeviceArray<float> row_max(std::vector<float>(static_cast<size_t>(Lists() * c.group), std::nanf("")));
     AttentionOutput output = Output(o.get(), lse.get());
     if (run == 1) output.row_max = row_max.get();
     // The second run's choice stays in the workspace.
@@ -220,12 +224,12 @@ TEST_P(CudaQuest, TakesTheBestPagesAndAttendsToThem) {
   EXPECT_EQ(pages.back(), -7) << "written behind the chosen pages";
 
   DecodeSelection selection;
-  selection.batch = kBatch;
-  selection.num_kv_heads = kKvHeads;
-  selection.num_qo_heads = kKvHeads * c.group;
+  selection.batch = c.batch;
+  selection.num_kv_heads = KvHeads();
+  selection.num_qo_heads = KvHeads() * c.group;
   selection.page_size = c.options.page_size;
   selection.page_begin.push_back(0);
-  for (int32_t list = 0; list < kLists; ++list) {
+  for (int32_t list = 0; list < Lists(); ++list) {
     const auto begin = pages.begin() + static_cast<std::ptrdiff_t>(static_cast<size_t>(list) * picks);
     const std::vector<int32_t> of_list(begin, begin + static_cast<std::ptrdiff_t>(picks));
     CheckChoice(list, of_list);
@@ -279,6 +283,28 @@ std::vector<Case> Cases() {
     cases.push_back({9000, 2, 64, DType::kFloat16, {.budget = 700, .page_size = page_size}, /*equal_keys=*/true});
     cases.push_back({2000, 2, 64, DType::kFloat16, {.budget = 700, .page_size = page_size}, /*equal_keys=*/true});
   }
+  // Lists that fill a GPU of 132 multiprocessors in one launch: clusters of 16, 5, 3, 2 and 1 blocks, two waves of
+  // single blocks; and lists that do not.
+  for (const auto& [batch, kv_heads] : {std::pair{1, 8}, {3, 8}, {5, 8}, {8, 8}, {16, 8}, {33, 8}, {17, 8}}) {
+    for (const int32_t page_size : {16, 7}) {
+      cases.push_back({.seq_k = 1201,
+                       .group = 4,
+                       .head_dim = batch > 16 ? 64 : 128,
+                       .dtype = DType::kBFloat16,
+                       .options = {.budget = 300, .page_size = page_size, .keep_newest = page_size == 16},
+                       .sinks = page_size == 7,
+                       .batch = batch,
+                       .kv_heads = kv_heads});
+    }
+  }
+  cases.push_back({.seq_k = 2048,
+                   .group = 1,
+                   .head_dim = 64,
+                   .dtype = DType::kFloat16,
+                   .options = {.budget = 1024, .page_size = 1},
+                   .equal_keys = true,
+                   .batch = 16,
+                   .kv_heads = 8});
   // Sinks, and values of another head_dim, which other kernels attend.
   for (const int32_t head_dim : {64, 128}) {
     for (const int32_t v_head_dim : {0, 48, 128, 192}) {
@@ -292,6 +318,59 @@ std::vector<Case> Cases() {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, CudaQuest, ::testing::ValuesIn(Cases()), NameOf);
+
+class CudaQuestLaunches : public CudaQuest {};
+
+// On compute capability 9.0 the step is one launch where clusters take it, and any number of replays give its bits.
+TEST_P(CudaQuestLaunches, AreOneWhereClustersTakeTheStep) {
+  const Case& c = GetParam();
+  const DeviceArray<uint16_t> q(q_), k(k_), v(v_);
+  const AttentionProblem problem = Problem(q.get(), k.get(), v.get(), c.seq_k);
+  const int64_t list_stride = int64_t{num_pages_} * 2 * c.head_dim;
+  const DeviceArray<uint16_t> bounds(std::vector<uint16_t>(static_cast<size_t>(Lists() * list_stride), 0xa5a5));
+  const CudaPageBounds page_bounds{bounds.get(), list_stride};
+  ASSERT_TRUE(UpdatePageBoundsCuda(problem, c.options.page_size, 0, page_bounds, nullptr).ok());
+  const size_t bytes = QuestWorkspaceBytes(problem, c.options);
+  const DeviceArray<unsigned char> workspace(std::vector<unsigned char>(bytes, 0xff));
+  const std::vector<uint16_t> poison(static_cast<size_t>(Lists() * c.group * ValueDim()), 0xa5a5);
+  const DeviceArray<uint16_t> o(poison);
+  const auto step = [&](cudaStream_t stream) {
+    return DecodeQuestCuda(problem, c.options, page_bounds, Output(o.get(), nullptr), nullptr, workspace.get(), bytes,
+                           stream);
+  };
+  ASSERT_TRUE(step(nullptr).ok());
+  const std::vector<uint16_t> expected = o.Download();
+  ASSERT_NE(expected, poison);
+
+  cudaStream_t stream = nullptr;
+  cudaGraph_t graph = nullptr;
+  ASSERT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
+  ASSERT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+  EXPECT_TRUE(step(stream).ok());
+  ASSERT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess);
+  size_t launches = 0;
+  ASSERT_EQ(cudaGraphGetNodes(graph, nullptr, &launches), cudaSuccess);
+  EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+  EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
+  int major = 0;
+  ASSERT_EQ(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0), cudaSuccess);
+  if (major == 9 && c.group <= 8) {
+    EXPECT_EQ(launches, 1u);
+  } else {
+    EXPECT_GE(launches, 3u);
+  }
+  testing::ExpectReplays(
+      step,
+      [&] { ASSERT_EQ(cudaMemcpy(o.get(), poison.data(), 2 * poison.size(), cudaMemcpyHostToDevice), cudaSuccess); },
+      [&] { EXPECT_EQ(o.Download(), expected); });
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, CudaQuestLaunches,
+    ::testing::Values(
+        Case{.seq_k = 3001, .group = 4, .head_dim = 128, .dtype = DType::kBFloat16, .options = {.budget = 600}},
+        Case{.seq_k = 1501, .group = 16, .head_dim = 64, .dtype = DType::kFloat16, .options = {.budget = 600}}),
+    NameOf);
 
 TEST(CudaQuestRefusals, NameTheFieldBeforeAGpuIsAskedFor) {
   alignas(16) static char memory[64];

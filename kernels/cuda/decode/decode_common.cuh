@@ -96,6 +96,11 @@ __device__ __forceinline__ float FromOrderKey(uint32_t key) {
   return __uint_as_float(key ^ ((key >> 31) ? 0x80000000u : 0xffffffffu));
 }
 
+// The key by which pages are ranked, as the CPU ranks their scores: -0 is 0, and a NaN comes last.
+__device__ __forceinline__ uint32_t PageKey(float score) {
+  return isnan(score) ? 0u : OrderKey(score + 0.0f);
+}
+
 __device__ __forceinline__ float WarpMax(float x) {
   return FromOrderKey(__reduce_max_sync(kAllLanes, OrderKey(x)));
 }

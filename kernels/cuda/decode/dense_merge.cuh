@@ -209,9 +209,8 @@ struct DenseMessage {
 };
 
 // Writes four components of the pass's output, and the log-sum-exp with a head's first ones.
-template <typename T, int D, typename Params>
-__device__ __forceinline__ void StoreColumn(const Params& p, const DensePass<T>& pass, int column,
-                                            const PartialSum& of_keys) {
+template <typename T, int D, typename Params, typename Pass>
+__device__ __forceinline__ void StoreColumn(const Params& p, const Pass& pass, int column, const PartialSum& of_keys) {
   const int h = 4 * column / D, d = 4 * column % D;
   const PartialSum all = WithSink(of_keys, p, pass.head + h);
   if (p.row_max != nullptr && d == 0) p.row_max[pass.query_head + h] = LargestScore(of_keys.best, of_keys.sum);

@@ -10,11 +10,6 @@ namespace {
 
 constexpr int kPickThreads = 512, kPickWarps = kPickThreads / 32;
 
-// As the CPU ranks scores: -0 is 0, and a NaN comes last.
-__device__ __forceinline__ uint32_t PageKey(float score) {
-  return isnan(score) ? 0u : OrderKey(score + 0.0f);
-}
-
 // Sum over the block's threads; every thread gets it. `turn` alternates from call to call.
 __device__ __forceinline__ int BlockSum(int value, int turn, int (&sums)[2][kPickWarps]) {
   const int of_warp = __reduce_add_sync(kAllLanes, value);

@@ -11,6 +11,7 @@
 #include "decode/decode_check.h"
 #include "decode/dense_plan.h"
 #include "decode/operands_of.h"
+#include "decode/quest_cluster.h"
 #include "decode/quest_params.h"
 #include "device_memory.h"
 #include "device_pointers.h"
@@ -69,6 +70,43 @@ QuestParams BaseParams(const AttentionProblem& problem, int32_t page_size, const
   params.page_size = page_size;
   params.num_pages = NumPages(problem, page_size);
   return params;
+}
+
+// The step in one launch, if that takes it (decode/quest_cluster.h).
+Status InOneLaunch(const AttentionProblem& problem, const AttentionOutput& output, const QuestParams& quest,
+                   int32_t* chosen_pages, const CurrentDevice& current, cudaStream_t stream, bool* launched) {
+  if (problem.ValueDim() != problem.head_dim || current.compute_capability < 90) return {};
+  decode::DecodeDevice device;
+  if (Status status = decode::FindDecodeDevice(&device); !status.ok()) return status;
+  decode::WithSinks<decode::QuestStepParams> step{};
+  step.sinks = SinksOf(problem);
+  step.x = decode::OperandsOf(problem, output);
+  step.soft_cap = problem.soft_cap;
+  step.lse = output.lse;
+  step.row_max = output.row_max;
+  step.bounds = quest.bounds;
+  step.bounds_list = quest.bounds_list;
+  step.pages = chosen_pages;
+  step.lists = quest.lists;
+  step.page_size = quest.page_size;
+  step.num_pages = quest.num_pages;
+  step.candidates = quest.candidates;
+  step.picks = quest.picks;
+  step.newest = quest.newest;
+  step.mean_query = quest.mean_query;
+  step.bounds_leave_first = quest.leaves_cache_first;
+  const int64_t kept =
+      std::min<int64_t>(int64_t{quest.picks + (quest.newest ? 1 : 0)} * quest.page_size, problem.seq_k);
+  step.rows_leave_first = int64_t{4} * quest.lists * kept * problem.head_dim <= decode::kCacheFriendlyBytes;
+  step.by_kv_heads = DivideBy(problem.num_kv_heads);
+  step.by_page = DivideBy(quest.page_size);
+  const decode::QuestStepDevice on{.num_multiprocessors = current.num_multiprocessors,
+                                   .shared_of_block = device.shared_of_block,
+                                   .shared_of_multiprocessor = device.shared_of_multiprocessor};
+  const cudaError_t error = problem.dtype == DType::kBFloat16
+                                ? decode::LaunchQuestStep<__nv_bfloat16>(step, problem.head_dim, on, stream, launched)
+                                : decode::LaunchQuestStep<__half>(step, problem.head_dim, on, stream, launched);
+  return CudaStatus(error, "QuestStepKernel (" + Describe(problem) + ")");
 }
 
 }  // namespace
@@ -141,6 +179,10 @@ Status DecodeQuestCuda(const AttentionProblem& problem, const QuestCudaOptions& 
   params.page_begin = reinterpret_cast<int64_t*>(base + scratch.page_begin);
   params.pages = chosen_pages != nullptr ? chosen_pages : reinterpret_cast<int32_t*>(base + scratch.pages);
   auto* const on = static_cast<cudaStream_t>(stream);
+  bool launched = false;
+  if (Status status = InOneLaunch(problem, output, params, chosen_pages, device, on, &launched);
+      !status.ok() || launched)
+    return status;
   cudaError_t error = problem.dtype == DType::kBFloat16
                           ? decode::LaunchPageScores<__nv_bfloat16>(params, problem.head_dim, on)
                           : decode::LaunchPageScores<__half>(params, problem.head_dim, on);

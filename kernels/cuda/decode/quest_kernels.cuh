@@ -2,7 +2,7 @@
 // Quest's bounds of pages, and the pages' scores.
 #pragma once
 
-#include "decode/decode_common.cuh"
+#include "decode/page_scores.cuh"
 #include "decode/quest_params.h"
 #include "dependent_launch.cuh"
 
@@ -56,8 +56,7 @@ __global__ void __launch_bounds__(kQuestThreads) PageBoundsKernel(const __grid_c
   }
 }
 
-// Scores of pages. A page's bounds are a row of 2 * D elements, least first: its product with the group's negative and
-// positive parts. Eight rows a lane are read ahead of their use, and their sums across lanes share their shuffles.
+// Scores of pages. Eight rows a lane are read ahead of their use, and their sums across lanes share their shuffles.
 template <typename T, int D>
 __global__ void __launch_bounds__(kQuestThreads, kScoreBlocks) PageScoresKernel(const __grid_constant__ QuestParams p) {
   constexpr int kLanes = 2 * D / 8, kTeams = 32 / kLanes, kStep = kPagesAtOnce * kTeams;
@@ -80,61 +79,17 @@ __global__ void __launch_bounds__(kQuestThreads, kScoreBlocks) PageScoresKernel(
   int base = begin + warp * kStep;
   if (base < end) load(base);
 
-  float factor[8] = {};
-  {
-    const int sequence = list / p.x.num_kv_heads, kv_head = list % p.x.num_kv_heads;
-    const T* const q = static_cast<const T*>(p.x.q) + sequence * p.x.q_batch + part % (D / 8) * 8;
-    const bool of_largest = part >= D / 8;
-    const auto add_part = [&](float& to, float x) { to += of_largest ? fmaxf(x, 0.0f) : fminf(x, 0.0f); };
-    float sum[8] = {};
-#pragma unroll 4
-    for (int h = 0; h < p.x.group; ++h) {
-      float query[8];
-      Unpack(*reinterpret_cast<const uint4*>(q + (kv_head * p.x.group + h) * p.x.q_head), query, T());
-#pragma unroll
-      for (int i = 0; i < 8; ++i) {
-        if (p.mean_query) {
-          sum[i] += query[i];
-        } else {
-          add_part(factor[i], query[i]);
-        }
-      }
-    }
-#pragma unroll
-    for (int i = 0; i < 8; ++i) {
-      if (p.mean_query) add_part(factor[i], sum[i]);  // the sum: a positive factor changes no order
-    }
-  }
+  float factor[8];
+  PageFactors<T, D>(p, list / p.x.num_kv_heads, list % p.x.num_kv_heads, part, factor);
 
 #pragma unroll 1
   while (base < end) {
     float dot[kPagesAtOnce];
 #pragma unroll
-    for (int u = 0; u < kPagesAtOnce; ++u) {
-      float bound[8];
-      Unpack(raw[u], bound, T());
-      dot[u] = 0;
-#pragma unroll
-      for (int i = 0; i < 8; ++i) dot[u] = fmaf(factor[i], bound[i], dot[u]);
-    }
+    for (int u = 0; u < kPagesAtOnce; ++u) dot[u] = PartOfScore<T>(factor, raw[u]);
     const int next = base + kQuestThreads / 32 * kStep;
     if (next < end) load(next);
-    // Lanes halve the pages that they sum until each has one, of which it then sums the rest.
-    int offset = kLanes / 2, mine = 0;
-#pragma unroll
-    for (int n = kPagesAtOnce / 2; n >= 1; n /= 2) {
-      const bool upper = (lane & offset) != 0;
-#pragma unroll
-      for (int i = 0; i < n; ++i) {
-        const float sent = upper ? dot[i] : dot[i + n];
-        dot[i] = (upper ? dot[i + n] : dot[i]) + __shfl_xor_sync(kAllLanes, sent, offset);
-      }
-      mine += upper ? n : 0;
-      offset /= 2;
-    }
-#pragma unroll
-    for (int rest = kLanes / (2 * kPagesAtOnce); rest >= 1; rest /= 2)
-      dot[0] += __shfl_xor_sync(kAllLanes, dot[0], rest);
+    const int mine = SumOfParts<kPagesAtOnce, kLanes>(dot);
     const int page = base + mine * kTeams + team;
     if (lane % (kLanes / kPagesAtOnce) == 0 && page < end) p.scores[int64_t{list} * p.num_pages + page] = dot[0];
     base = next;

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Quest's decode step on the GPU (Quest: Query-Aware Sparsity for Efficient Long-Context LLM Inference, section 3.3;
 // docs/methods.md): least and largest key of every page of the cache, an upper bound of each page's scores from them,
-// the best pages, attention over these. Choosing and attending are one chain of launches without the host; it can be
-// captured in a CUDA graph. Every pointer is a device pointer; nothing synchronises or allocates.
+// the best pages, attention over these. On compute capability 9.0 choosing and attending are one launch for up to 8192
+// pages to choose from and 8 query heads a KV head, where the lists fill the GPU evenly; elsewhere they are a chain of
+// launches without the host. Either can be captured in a CUDA graph and chooses the same pages. Every pointer is a
+// device pointer; nothing synchronises or allocates.
 //
 // Method: over the components, max(q * least, q * largest) is max(q, 0) * largest + min(q, 0) * least, and a group's
 // sum is that of its heads' positive and negative parts: one vector of 2 * head_dim a KV head, whatever the group, so
-// the estimate costs the bytes of the bounds. The best pages are found by a halving of the scores' bits, ties by lower
-// page.
+// the estimate costs the bytes of the bounds. The best pages are found by a search for the score that as many reach as
+// are wanted, ties by lower page.
 //
 // Errors: as those of kernels/cuda_decode.h.
 #pragma once
