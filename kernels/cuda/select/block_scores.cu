@@ -39,13 +39,17 @@ struct RowsOfBlock {
 
 constexpr int kMeanThreads = 256;
 
-// A warp per block. Neighbouring lanes take neighbouring 16 bytes of a row, and as many rows as that leaves lanes for
-// go at once.
-__global__ void __launch_bounds__(kMeanThreads) BlockMeansKernel(const BlockScoresParams p) {
+// A warp per block, of blocks from `begin` to `end`. Neighbouring lanes take neighbouring 16 bytes of a row, and as
+// many rows as that leaves lanes for go at once.
+__global__ void __launch_bounds__(kMeanThreads)
+    BlockMeansKernel(const BlockScoresParams p, int64_t begin, int64_t end) {
   cuda::LetNextKernelStart();
-  const int64_t number = (static_cast<int64_t>(blockIdx.x) * kMeanThreads + static_cast<int64_t>(threadIdx.x)) / 32;
-  if (number >= p.NumBlocks()) return;
+  cuda::WaitForKernelBefore();
+  const int64_t number =
+      begin + (static_cast<int64_t>(blockIdx.x) * kMeanThreads + static_cast<int64_t>(threadIdx.x)) / 32;
+  if (number >= end) return;
   const RowsOfBlock block(p, number);
+  if (!block.is_key && p.wanted != nullptr && p.wanted[block.list] == 0) return;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int pieces = p.head_dim / 8;
   const int rows_at_once = 32 / pieces;
@@ -183,6 +187,7 @@ __global__ void __launch_bounds__(kScoreThreads) BlockScoresKernel(const BlockSc
   const int32_t first_key = static_cast<int32_t>(blockIdx.x % key_tiles) * kScoreTile;
   const int32_t first_query = static_cast<int32_t>(blockIdx.x / key_tiles % query_tiles) * kScoreTile;
   const int64_t list = blockIdx.x / key_tiles / query_tiles;
+  if (p.wanted != nullptr && p.wanted[list] == 0) return;
   const int32_t last_row = min(min(first_query + kScoreTile, num_queries) * p.query_block, p.seq_q) - 1;
   if (int64_t{first_key} * p.key_block > int64_t{p.first_position} + last_row) return;
   const int64_t kv_list =
@@ -248,22 +253,42 @@ __global__ void __launch_bounds__(kScoreThreads) BlockScoresKernel(const BlockSc
   }
 }
 
+unsigned WarpGrid(int64_t blocks) {
+  return static_cast<unsigned>((blocks * 32 + kMeanThreads - 1) / kMeanThreads);
+}
+
+// Of the first `count` blocks, in front of a chain.
+cudaError_t LaunchMeans(const BlockScoresParams& params, int64_t count, cudaStream_t stream) {
+  BlockMeansKernel<<<WarpGrid(count), kMeanThreads, 0, stream>>>(params, 0, count);
+  if (const cudaError_t error = cudaGetLastError(); error != cudaSuccess) return error;
+  const auto grid = static_cast<unsigned>(params.NumKvLists() * (params.head_dim / kMeanKeyColumns));
+  return cuda::LaunchDependent(MeanKeyKernel, grid, kMeanKeyParts * kMeanKeyColumns, 0, stream, params);
+}
+
+cudaError_t LaunchScores(const BlockScoresParams& params, cudaStream_t stream) {
+  return cuda::LaunchDependent(BlockScoresKernel, static_cast<unsigned>(params.NumScoreTiles()), kScoreThreads, 0,
+                               stream, params);
+}
+
 }  // namespace
 
 cudaError_t LaunchBlockScores(const BlockScoresParams& params, cudaStream_t stream) {
-  const auto block_grid = static_cast<unsigned>((params.NumBlocks() * 32 + kMeanThreads - 1) / kMeanThreads);
-  BlockMeansKernel<<<block_grid, kMeanThreads, 0, stream>>>(params);
-  cudaError_t error = cudaGetLastError();
-  if (error == cudaSuccess) {
-    const auto grid = static_cast<unsigned>(params.NumKvLists() * (params.head_dim / kMeanKeyColumns));
-    error = cuda::LaunchDependent(MeanKeyKernel, grid, kMeanKeyParts * kMeanKeyColumns, 0, stream, params);
-  }
+  cudaError_t error = LaunchMeans(params, params.NumBlocks(), stream);
   if (error == cudaSuccess && params.likeness) {
-    error = cuda::LaunchDependent(LikenessKernel, block_grid, kMeanThreads, 0, stream, params);
+    error = cuda::LaunchDependent(LikenessKernel, WarpGrid(params.NumBlocks()), kMeanThreads, 0, stream, params);
   }
-  if (error != cudaSuccess) return error;
-  return cuda::LaunchDependent(BlockScoresKernel, static_cast<unsigned>(params.NumScoreTiles()), kScoreThreads, 0,
-                               stream, params);
+  return error == cudaSuccess ? LaunchScores(params, stream) : error;
+}
+
+cudaError_t LaunchKeyMeans(const BlockScoresParams& params, cudaStream_t stream) {
+  return LaunchMeans(params, params.NumKvLists() * params.NumKeyBlocks(), stream);
+}
+
+cudaError_t LaunchWantedScores(const BlockScoresParams& params, cudaStream_t stream) {
+  const int64_t begin = params.NumKvLists() * params.NumKeyBlocks();
+  const cudaError_t error = cuda::LaunchDependent(BlockMeansKernel, WarpGrid(params.NumBlocks() - begin), kMeanThreads,
+                                                  0, stream, params, begin, params.NumBlocks());
+  return error == cudaSuccess ? LaunchScores(params, stream) : error;
 }
 
 }  // namespace headscope::kernels::selection

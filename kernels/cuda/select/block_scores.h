@@ -4,7 +4,7 @@
 //
 // Four launches: means of all blocks of Q and K, a warp each; the mean key of every KV head; where it is asked for, the
 // likeness of every block's rows, which reads Q and K again, since the mean key comes off them first; and the scores, a
-// thread block for 64 x 64 of them.
+// thread block for 64 x 64 of them. Or in two parts, means of keys before what says whose queries want any.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -41,6 +41,8 @@ struct BlockScoresParams {
   uint8_t* q_alike = nullptr;  // [batch * query head, NumQueryBlocks()]
   uint8_t* k_alike = nullptr;  // [batch * KV head, NumKeyBlocks()]
   float* scores = nullptr;     // [batch * query head, NumQueryBlocks(), NumKeyBlocks()], those of causal blocks
+  // [batch * query head]: whose queries get means and scores where this is not 0; null: all.
+  const uint8_t* wanted = nullptr;
 
   constexpr int32_t NumQueryBlocks() const { return (seq_q + query_block - 1) / query_block; }
   constexpr int32_t NumKeyBlocks() const { return (num_visible_keys + key_block - 1) / key_block; }
@@ -54,5 +56,9 @@ struct BlockScoresParams {
 };
 
 cudaError_t LaunchBlockScores(const BlockScoresParams& params, cudaStream_t stream);
+// The same in two parts, without likeness: means of keys, which begin a chain of launches (dependent_launch.cuh), and
+// what is left, behind whatever makes `wanted`.
+cudaError_t LaunchKeyMeans(const BlockScoresParams& params, cudaStream_t stream);
+cudaError_t LaunchWantedScores(const BlockScoresParams& params, cudaStream_t stream);
 
 }  // namespace headscope::kernels::selection

@@ -2,10 +2,15 @@
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
+#include <algorithm>
+
+#include "cluster.cuh"
+#include "cluster_launch.cuh"
 #include "dependent_launch.cuh"
 #include "fast_math.cuh"
 #include "select/flex_prefill.h"
 #include "select/probe_sums.cuh"
+#include "transaction_barrier.cuh"
 
 namespace headscope::kernels::selection {
 namespace {
@@ -171,6 +176,10 @@ __global__ void __launch_bounds__(kRowThreads) MapMassKernel(const FlexPrefillPa
 }
 
 constexpr int kCutThreads = 1024;
+// Of the cluster that finds a cut, on compute capability 9.0, where there are so many masses that a block alone would
+// take longer than they wait for each other.
+constexpr int kCutBlocks = 4;
+constexpr int64_t kMassesOfOne = 65536;
 
 // A cut through masses: those above the threshold are kept and `quota` of those that equal it.
 struct ShareCut {
@@ -182,20 +191,67 @@ struct ShareCut {
 struct CutParts {
   float sums[3][kCutThreads / 32];
   long long counts[kCutThreads / 32];
+  uint4 of_blocks[2][kCutBlocks];
+  uint64_t arrived[2];
 };
 
-// The fewest masses that hold the share, by the whole thread block.
-__device__ ShareCut CutAtShare(const float* masses, int64_t count, double share, CutParts& parts) {
-  const auto thread = static_cast<int64_t>(threadIdx.x);
+// Words of the blocks of a cluster that has several: those of block b in words(b), for all threads of all blocks. There
+// are two places, used in turn, so that the words of one call may be read while the next are on their way.
+class SharedWords {
+ public:
+  // The cluster's barrier lies between this and the first call of Exchange.
+  __device__ explicit SharedWords(CutParts& parts) : parts_(parts) {
+#if __CUDA_ARCH__ >= 900
+    if (threadIdx.x == 0) {
+      cuda::InitBarrier(&parts.arrived[0], 1);
+      cuda::InitBarrier(&parts.arrived[1], 1);
+      cuda::ShowBarriersToCluster();
+    }
+#endif
+  }
+  __device__ __forceinline__ void Exchange([[maybe_unused]] const uint4& own) {
+    turn_ = calls_ % 2;
+#if __CUDA_ARCH__ >= 900
+    const int thread = static_cast<int>(threadIdx.x), blocks = cuda::ClusterBlocks(), block = cuda::BlockOfCluster();
+    uint64_t* const barrier = &parts_.arrived[turn_];
+    if (thread == 0) cuda::ArriveExpecting(barrier, static_cast<uint32_t>(blocks) * sizeof(uint4));
+    if (thread < blocks) cuda::SendToBlock(&parts_.of_blocks[turn_][block], own, barrier, thread);
+    cuda::AwaitBarrier(barrier, calls_ / 2 & 1);
+#endif
+    ++calls_;
+  }
+  __device__ __forceinline__ uint4 words(int block) const {
+    return parts_.of_blocks[turn_][block];
+  }
+
+ private:
+  CutParts& parts_;
+  uint32_t calls_ = 0, turn_ = 0;
+};
+
+// The fewest masses that hold the share, by a whole cluster.
+__device__ ShareCut CutAtShare(const float* masses, int64_t count, double share, CutParts& parts, SharedWords& shared) {
+  const int blocks = cuda::ClusterBlocks();
+  const int64_t first = static_cast<int64_t>(cuda::BlockOfCluster()) * kCutThreads + static_cast<int64_t>(threadIdx.x);
+  const int64_t step = static_cast<int64_t>(blocks) * kCutThreads;
+  // Eight loads at once; -1 behind the last mass.
+  const auto for_each = [&](auto&& use) {
+#pragma unroll 1
+    for (int64_t begin = first; begin < count; begin += 8 * step) {
+      float mass[8];
+#pragma unroll
+      for (int u = 0; u < 8; ++u) mass[u] = begin + u * step < count ? masses[begin + u * step] : -1.0f;
+#pragma unroll
+      for (int u = 0; u < 8; ++u) use(mass[u]);
+    }
+  };
   // Of three thresholds at a time, what is at least as large; of all where a threshold is 0.
-  auto sums_from = [&](const float(&least)[3], float(&totals)[3]) {
+  const auto sums_from = [&](const float(&least)[3], float(&totals)[3]) {
     float sums[3] = {};
-#pragma unroll 8
-    for (int64_t at = thread; at < count; at += kCutThreads) {
-      const float mass = masses[at];
+    for_each([&](float mass) {
 #pragma unroll
       for (int i = 0; i < 3; ++i) sums[i] += mass >= least[i] ? mass : 0.0f;
-    }
+    });
     __syncthreads();  // whoever still reads the last parts
 #pragma unroll
     for (int i = 0; i < 3; ++i) {
@@ -203,8 +259,19 @@ __device__ ShareCut CutAtShare(const float* masses, int64_t count, double share,
       if (Lane() == 0) parts.sums[i][threadIdx.x / 32] = sum;
     }
     __syncthreads();
+    float own[3];
 #pragma unroll
-    for (int i = 0; i < 3; ++i) totals[i] = OverWarp(parts.sums[i][Lane()], Plus());
+    for (int i = 0; i < 3; ++i) own[i] = OverWarp(parts.sums[i][Lane()], Plus());
+#pragma unroll
+    for (int i = 0; i < 3; ++i) totals[i] = blocks == 1 ? own[i] : 0.0f;
+    if (blocks == 1) return;
+    shared.Exchange({__float_as_uint(own[0]), __float_as_uint(own[1]), __float_as_uint(own[2]), 0});
+    for (int block = 0; block < blocks; ++block) {
+      const uint4 words = shared.words(block);
+      totals[0] += __uint_as_float(words.x);
+      totals[1] += __uint_as_float(words.y);
+      totals[2] += __uint_as_float(words.z);
+    }
   };
   float totals[3];
   sums_from({0, 0, 0}, totals);
@@ -226,15 +293,24 @@ __device__ ShareCut CutAtShare(const float* masses, int64_t count, double share,
     }
   }
   if (bits == 0) return {-1.0f, count, 0};
-  const float mass = __uint_as_float(bits);
+  const float cut = __uint_as_float(bits);
   const float next = __uint_as_float(bits + 1);
   sums_from({next, next, next}, totals);
-  long long above = 0;
-#pragma unroll 8
-  for (int64_t at = thread; at < count; at += kCutThreads) above += masses[at] > mass ? 1 : 0;
-  above = OverBlock<kCutThreads>(above, parts.counts, Plus());
+  long long above_here = 0;
+  for_each([&](float mass) { above_here += mass > cut ? 1 : 0; });
+  above_here = OverBlock<kCutThreads>(above_here, parts.counts, Plus());
+  int64_t above = above_here;
+  if (blocks > 1) {
+    const auto words_above = static_cast<unsigned long long>(above_here);
+    shared.Exchange({static_cast<uint32_t>(words_above), static_cast<uint32_t>(words_above >> 32), 0, 0});
+    above = 0;
+    for (int block = 0; block < blocks; ++block) {
+      const uint4 words = shared.words(block);
+      above += static_cast<int64_t>(words.x | static_cast<unsigned long long>(words.y) << 32);
+    }
+  }
   const double missing = target - static_cast<double>(totals[0]);
-  return {mass, above, static_cast<int64_t>(ceil(missing / static_cast<double>(mass)))};
+  return {cut, above, static_cast<int64_t>(ceil(missing / static_cast<double>(cut)))};
 }
 
 // The `count` best stripes as a bitmap, larger first, equal ones by lower index; the first before all.
@@ -278,34 +354,39 @@ __device__ void PickStripes(const FlexPrefillParams& p, int64_t pick, int64_t co
   }
 }
 
-// A thread block per list and columns (0), diagonals (1) or map (2).
+// A cluster per list and columns (0), diagonals (1) or map (2).
 __global__ void __launch_bounds__(kCutThreads) FlexCutKernel(const FlexPrefillParams p) {
   __shared__ CutParts parts;
   cuda::LetNextKernelStart();
   cuda::WaitForKernelBefore();
+  SharedWords shared(parts);
+  cuda::ArriveAtClusterRelaxed();
+  cuda::AwaitCluster();  // the other blocks have started
+  const int number = cuda::ClusterNumber(), block = cuda::BlockOfCluster(), blocks = cuda::ClusterBlocks();
   // Maps take the longest: first.
-  const int64_t list = blockIdx.x % static_cast<unsigned>(p.num_lists);
-  const int part = 2 - static_cast<int>(blockIdx.x / static_cast<unsigned>(p.num_lists));
+  const int64_t list = number % p.num_lists;
+  const int part = 2 - number / p.num_lists;
   const bool by_means = p.by_means[list] != 0;
   if (part < 2) {
     const int64_t pick = list * 2 + part;
     int64_t count = p.least_stripes;
     if (!by_means) {
-      const ShareCut cut = CutAtShare(p.lines + pick * p.num_lines, p.num_lines, p.gamma, parts);
+      const ShareCut cut = CutAtShare(p.lines + pick * p.num_lines, p.num_lines, p.gamma, parts, shared);
       count = max(count, (cut.above + cut.quota) / kStripe + 1);
     }
-    PickStripes(p, pick, count, parts);
+    if (block == 0) PickStripes(p, pick, count, parts);
     return;
   }
   if (!by_means) return;
   const float* const map = p.map + list * p.MapSize();
-  const ShareCut cut = CutAtShare(map, p.MapSize(), p.gamma, parts);
-  if (threadIdx.x == 0)
+  const ShareCut cut = CutAtShare(map, p.MapSize(), p.gamma, parts, shared);
+  if (block == 0 && threadIdx.x == 0)
     p.cuts[list] = {cut.mass, static_cast<int32_t>(min(cut.quota, static_cast<int64_t>(INT32_MAX)))};
   // Ties in front of every row block, in two steps: those of each, and their sums.
   const int32_t num_rows = p.blocks.NumQueryBlocks();
   int32_t* const ties_before = p.ties_before + list * num_rows;
-  for (int32_t row = static_cast<int32_t>(threadIdx.x) / 32; row < num_rows; row += kCutThreads / 32) {
+  constexpr int kWarps = kCutThreads / 32;
+  for (int32_t row = block * kWarps + static_cast<int32_t>(threadIdx.x) / 32; row < num_rows; row += blocks * kWarps) {
     const float* const masses = map + p.MapBefore(row);
     const int32_t count = CausalBlocks(p.blocks, row);
     int32_t ties = 0;
@@ -313,8 +394,9 @@ __global__ void __launch_bounds__(kCutThreads) FlexCutKernel(const FlexPrefillPa
     ties = OverWarp(ties, Plus());
     if (Lane() == 0) ties_before[row] = ties;
   }
-  __syncthreads();
-  if (threadIdx.x >= 32) return;
+  cuda::ArriveAtCluster();
+  cuda::AwaitCluster();
+  if (block > 0 || threadIdx.x >= 32) return;
   int32_t sum = 0;
   for (int32_t first = 0; first < num_rows; first += 32) {
     const int32_t row = first + Lane();
@@ -381,13 +463,23 @@ cudaError_t LaunchLineMass(const FlexPrefillParams& params, cudaStream_t stream)
   return cuda::LaunchDependent(LineMassKernel, grid, kStripe, 0, stream, params);
 }
 
+cudaError_t LaunchFlexDecision(const FlexPrefillParams& params, cudaStream_t stream) {
+  return cuda::LaunchDependent(DecideKernel, static_cast<unsigned>(params.num_lists), kDecideThreads, 0, stream,
+                               params);
+}
+
 cudaError_t LaunchFlexPrefill(const FlexPrefillParams& params, cudaStream_t stream) {
   const int64_t num_rows = int64_t{params.num_lists} * params.blocks.NumQueryBlocks();
   const auto row_grid = static_cast<unsigned>((num_rows * 32 + kRowThreads - 1) / kRowThreads);
   const auto lists = static_cast<unsigned>(params.num_lists);
-  cudaError_t error = cuda::LaunchDependent(DecideKernel, lists, kDecideThreads, 0, stream, params);
-  if (error == cudaSuccess) error = cuda::LaunchDependent(MapMassKernel, row_grid, kRowThreads, 0, stream, params);
-  if (error == cudaSuccess) error = cuda::LaunchDependent(FlexCutKernel, 3 * lists, kCutThreads, 0, stream, params);
+  cudaError_t error = cuda::LaunchDependent(MapMassKernel, row_grid, kRowThreads, 0, stream, params);
+  bool is_hopper = false;
+  if (error == cudaSuccess) error = cuda::RunsHopperCode(reinterpret_cast<const void*>(FlexCutKernel), &is_hopper);
+  if (error != cudaSuccess) return error;
+  const bool many = std::max<int64_t>(params.num_lines, params.MapSize()) > kMassesOfOne;
+  const int blocks = is_hopper && many ? kCutBlocks : 1;
+  error = cuda::LaunchDependentClusters(FlexCutKernel, blocks, 3 * lists * static_cast<unsigned>(blocks), kCutThreads,
+                                        0, stream, params);
   if (error != cudaSuccess) return error;
   return cuda::LaunchDependent(FlexBitmapsKernel, row_grid, kRowThreads, 0, stream, params);
 }

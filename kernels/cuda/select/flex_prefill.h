@@ -3,8 +3,9 @@
 // the scores of block means: which way each head chooses, how many stripes of lines, which of them, which blocks of the
 // map of means, and what every row block keeps of all that.
 //
-// Five launches. A share's cut is found two bits at a time, three sums over all masses in turn, by a thread block per
-// head and direction or map; sums are fp32 in one fixed order.
+// Five launches, between which the queries of heads that choose by means get means and scores. A share's cut is found
+// two bits at a time, three sums over all masses in turn, by a cluster of thread blocks per head and direction or map;
+// sums are fp32 in one fixed order.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -53,7 +54,8 @@ struct FlexPrefillParams {
 
 // Stripes' and lines' masses, behind the probe.
 cudaError_t LaunchLineMass(const FlexPrefillParams& params, cudaStream_t stream);
-// All else, behind LaunchBlockScores.
+// Which way each head chooses, behind LaunchKeyMeans; and all else, behind LaunchWantedScores.
+cudaError_t LaunchFlexDecision(const FlexPrefillParams& params, cudaStream_t stream);
 cudaError_t LaunchFlexPrefill(const FlexPrefillParams& params, cudaStream_t stream);
 
 }  // namespace headscope::kernels::selection

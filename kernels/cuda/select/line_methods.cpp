@@ -217,7 +217,11 @@ Status SelectFlexPrefill(Call* call) {
   if (!status.ok() || !call->launches) return status;
   status = LaunchProbe(*call, flex.probe);
   if (status.ok()) status = LaunchStatus(LaunchLineMass(flex, call->stream), "LineMassKernel", *call);
-  if (status.ok()) status = LaunchStatus(LaunchBlockScores(blocks, call->stream), "BlockScoresKernel", *call);
+  // Queries of heads that choose by lines are neither pooled nor scored.
+  blocks.wanted = flex.by_means;
+  if (status.ok()) status = LaunchStatus(LaunchKeyMeans(blocks, call->stream), "BlockMeansKernel", *call);
+  if (status.ok()) status = LaunchStatus(LaunchFlexDecision(flex, call->stream), "DecideKernel", *call);
+  if (status.ok()) status = LaunchStatus(LaunchWantedScores(blocks, call->stream), "BlockScoresKernel", *call);
   if (status.ok()) status = LaunchStatus(LaunchFlexPrefill(flex, call->stream), "FlexCutKernel", *call);
   if (!status.ok()) return status;
   const TileBlockLists lists{flex.bitmaps, 7, flex.words};
