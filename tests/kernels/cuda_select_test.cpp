@@ -256,6 +256,12 @@ std::vector<Case> Cases() {
     cases.push_back({method, usual, Last(1000, 130072, 131072, 2, 1, 64, 1)});
     cases.push_back({method, large, Whole(131072, 2, 1, 64)});
   }
+  // So many keys in whole groups that pairs of tiles are made of them: an odd number of tiles, several sequences.
+  for (const char* stride : {"tau=0.5,stride=4", "tau=0.6,stride=8", "tau=0.7,stride=16", "tau=0.5,stride=64"}) {
+    cases.push_back({"x-attention", stride, Last(1536, 49152, 50688, 2, 1, 128, 2)});
+    cases.push_back({"x-attention", stride, Last(640, 65024, 65700)});
+    cases.push_back({"x-attention", stride, Last(448, 65536, 65984, 2, 1, 256, 1, DType::kBFloat16)});
+  }
   cases.push_back({"flex-prefill", "gamma=0.9,tau=0,form=code", Whole(20000, 2, 2, 64)});
   cases.push_back({"vertical-slash", "n_vertical=1000,n_slash=200", Whole(20000, 2, 2, 64)});
   cases.push_back({"sample-attention", "chunk_n=64", Whole(20000, 2, 2, 64)});

@@ -25,6 +25,11 @@ struct TensorMapShape {
   int32_t box_rows = 0;
 };
 
+// The same tensor read by groups of neighbouring rows: boxes of one row of each of box_rows neighbouring groups, 64
+// components. shape.rows are whole groups of 2^group_log2.
+Status EncodeGroupMap(const TensorMapShape& shape, int32_t group_log2, const StridedTensor<const void>& tensor,
+                      CUtensorMap* map);
+
 Status EncodeTensorMap(const TensorMapShape& shape, const StridedTensor<const void>& tensor, CUtensorMap* map);
 
 // The base and those strides that lead from one element to another are multiples of 16 bytes, as TMA asks.

@@ -5,8 +5,10 @@
 #include <string>
 
 #include "current_device.h"
+#include "hopper/tensor_map.h"
 #include "internal/method_choices.h"
 #include "select/antidiagonal.h"
+#include "select/antidiagonal_clusters.h"
 #include "select/block_scores.h"
 #include "select/selection_call.h"
 #include "select/top_blocks.h"
@@ -101,6 +103,24 @@ Status SelectXAttention(Call* call) {
   if (!status.ok()) return status;
   const bool is_bf16 = problem.dtype == DType::kBFloat16;
   const bool is_hopper = device.compute_capability == 90;
+  if (is_hopper && ClustersTake(params) &&
+      hopper::IsTmaAligned(problem.q, problem.batch, problem.num_qo_heads, problem.seq_q) &&
+      hopper::IsTmaAligned(problem.k, problem.batch, problem.num_kv_heads, problem.seq_k)) {
+    AntidiagonalClusterParams clusters{};
+    clusters.shape = params;
+    hopper::TensorMapShape groups{"q",           problem.dtype,    problem.batch,   problem.num_qo_heads,
+                                  problem.seq_q, problem.head_dim, kTileQueryGroups};
+    status = hopper::EncodeGroupMap(groups, params.stride_log2, problem.q, &clusters.q);
+    groups.name = "k";
+    groups.heads = problem.num_kv_heads;
+    groups.rows = params.num_visible_keys;
+    if (status.ok()) status = hopper::EncodeGroupMap(groups, params.stride_log2, problem.k, &clusters.k);
+    if (!status.ok()) return status;
+    status = LaunchStatus(LaunchAntidiagonalClusters(clusters, is_bf16, device.num_multiprocessors, call->stream),
+                          "AntidiagonalClusterKernel", *call);
+    if (status.ok()) status = LaunchStatus(LaunchBlockMass(params, call->stream), "BlockMassKernel", *call);
+    return status.ok() ? LaunchPicks(*call, picks) : status;
+  }
   const auto launch = is_hopper ? (is_bf16 ? LaunchAntidiagonalHopperBf16 : LaunchAntidiagonalHopperFp16)
                                 : (is_bf16 ? LaunchAntidiagonalBf16 : LaunchAntidiagonalFp16);
   status = LaunchStatus(launch(params, device.num_multiprocessors, call->stream),
