@@ -47,14 +47,16 @@ std::unique_ptr<CUstream_st, DestroyStream> NewStream() {
 
 struct Outputs {
   std::vector<char> o;
-  std::vector<float> lse;
-  explicit Outputs(const AttendRun& run) : o(run.DownloadO()), lse(run.DownloadLse()) {}
+  std::vector<float> lse, row_max;
+  explicit Outputs(const AttendRun& run) : o(run.DownloadO()), lse(run.DownloadLse()), row_max(run.DownloadRowMax()) {}
 };
-// Bit by bit: guards of the LSE are NaN.
+// Bit by bit: guards of the rows' numbers are NaN.
 void ExpectSameBits(const Outputs& measured, const Outputs& expected) {
   EXPECT_TRUE(measured.o == expected.o);
   ASSERT_EQ(measured.lse.size(), expected.lse.size());
   EXPECT_EQ(std::memcmp(measured.lse.data(), expected.lse.data(), expected.lse.size() * sizeof(float)), 0);
+  ASSERT_EQ(measured.row_max.size(), expected.row_max.size());
+  EXPECT_EQ(std::memcmp(measured.row_max.data(), expected.row_max.data(), expected.row_max.size() * sizeof(float)), 0);
 }
 
 const AttendCase kMixed{.pattern = Pattern::kRandom, .seq_q = 1500, .seq_k = 0, .num_qo_heads = 8, .num_kv_heads = 2};
@@ -198,18 +200,21 @@ TEST_P(CudaDenseCalls, ReadNoListWhereEveryHeadKeepsEverything) {
   SKIP_WITHOUT_GPU();
   AttendRun run;
   ASSERT_NO_FATAL_FAILURE(run.Make(GetParam(), SeedFor(NameOf(GetParam()))));
-  ASSERT_TRUE(run.Attend(Executor::kAuto).ok());
-  const Outputs expected(run);
-  CudaKernelChoice choice;
-  ASSERT_TRUE(ChooseCudaKernel(run.problem(), run.index(), run.output(), &choice).ok());
-  if (choice.kernel != CudaKernel::kHopper) GTEST_SKIP() << "the simple executor reads lists: " << choice.reason;
-  ASSERT_TRUE(run.index().keeps_everything);
-  const testing::NoLists none(run.index());
-  run.Poison();
-  const Status status = AttendCuda(run.problem(), none.InPlaceOf(run.index()), run.output(), nullptr);
-  ASSERT_TRUE(status.ok()) << status.message();
-  ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
-  ExpectSameBits(Outputs(run), expected);
+  for (const bool with_row_max : {false, true}) {
+    if (with_row_max) run.AskForRowMax();
+    ASSERT_TRUE(run.Attend(Executor::kAuto).ok());
+    const Outputs expected(run);
+    CudaKernelChoice choice;
+    ASSERT_TRUE(ChooseCudaKernel(run.problem(), run.index(), run.output(), &choice).ok());
+    if (choice.kernel != CudaKernel::kHopper) GTEST_SKIP() << "the simple executor reads lists: " << choice.reason;
+    ASSERT_TRUE(run.index().keeps_everything);
+    const testing::NoLists none(run.index());
+    run.Poison();
+    const Status status = AttendCuda(run.problem(), none.InPlaceOf(run.index()), run.output(), nullptr);
+    ASSERT_TRUE(status.ok()) << status.message();
+    ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+    ExpectSameBits(Outputs(run), expected);
+  }
 }
 
 // A query that is not a number spoils its own row. Its warp raises the shifts of all of its sixteen rows on the way, so

@@ -20,7 +20,7 @@ struct HeldUp {
   __device__ static void Wait(int warp, uint32_t step) { HoldUp(warp, step); }
 };
 template <>
-struct hopper::LoaderStall<hopper::Traits<cutlass::bfloat16_t, 128, 128, 128, 2, false>> : HeldUp {};
+struct hopper::LoaderStall<hopper::Traits<cutlass::bfloat16_t, 128, 128, 128, 2>> : HeldUp {};
 template <>
 struct hopper::LoaderStall<hopper::DenseTraits<cutlass::bfloat16_t>> : HeldUp {};
 template <>

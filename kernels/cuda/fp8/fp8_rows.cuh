@@ -41,13 +41,15 @@ class PieceRows : protected hopper::StepConsumer<T> {
   // Those who wrote gathered ones have fenced them.
   __device__ void WaitForValues(uint32_t step, uint32_t /*flags*/) { Base::WaitTogether(s_.v_full, step); }
 
+  static constexpr bool kCountsLargest = false;
   template <class Scores, class Words>
   __device__ bool Weigh(const hopper::SoftmaxState<Element>& softmax, const Scores& scores, float (&sums)[4],
-                        Words& words) const {
+                        Words& words, const hopper::RowMaxima&) const {
     return __any_sync(kAllLanes, fp8::Weigh(scores, softmax.shift, scale_log2_, sums, words)) == 0;
   }
   template <class Anchor, class Scores, class Words>
-  __device__ void WeighFrom(const Anchor& anchor, const Scores& scores, float (&sums)[4], Words& words) const {
+  __device__ void WeighFrom(const Anchor& anchor, const Scores& scores, float (&sums)[4], Words& words,
+                            const hopper::RowMaxima&) const {
     fp8::WeighFrom(anchor, scores, scale_log2_, sums, words);
   }
 

@@ -28,7 +28,7 @@ template <class Shape>
 struct CommonTraits : Shape, hopper::OneLength {
   using Element = cutlass::float_e4m3_t;
   using Params = Fp8Params;
-  static constexpr bool kRare = false;
+  static constexpr bool kHasRowMax = false;
   static constexpr bool kAlignedSegments = true;  // images come in pieces of 32 tokens
   static constexpr int kTileColumns = 128;
   static constexpr int kPieceColumns = 64;
@@ -84,7 +84,7 @@ struct ListTraits : CommonTraits<hopper::TwoGroups> {
 
 // The same where the rows' largest scores are asked for.
 struct RareListTraits : ListTraits {
-  static constexpr bool kRare = true;
+  static constexpr bool kHasRowMax = true;
 };
 
 // The kernel for heads that keep everything: items of 192 rows.

@@ -4,11 +4,11 @@
 namespace headscope::kernels::hopper {
 
 cudaError_t LaunchBf16D192(const KernelParams& params, int num_blocks, cudaStream_t stream) {
-  return LaunchKernel<Traits<cutlass::bfloat16_t, 192, 128, 128, 1, /*kRare=*/false>>(params, num_blocks, stream);
+  return LaunchKernel<Traits<cutlass::bfloat16_t, 192, 128, 128, 1>>(params, num_blocks, stream);
 }
 
 cudaError_t LaunchFp16D192(const KernelParams& params, int num_blocks, cudaStream_t stream) {
-  return LaunchKernel<Traits<cutlass::half_t, 192, 128, 128, 1, /*kRare=*/false>>(params, num_blocks, stream);
+  return LaunchKernel<Traits<cutlass::half_t, 192, 128, 128, 1>>(params, num_blocks, stream);
 }
 
 }  // namespace headscope::kernels::hopper

@@ -99,9 +99,10 @@ Status Attend(const AttentionProblem& problem, const SparseIndexView& index, con
   params.v_gather = Gather(problem.v);
   FillParams(problem, index, output, &params);
 
-  const bool is_rare = IsRare(problem, output);
-  LaunchFunction* const launch = is_rare ? instance->launch_rare : instance->launch;
-  const bool has_dense = !is_rare && instance->launch_dense != nullptr;
+  const LaunchPair launch = problem.soft_cap > 0        ? LaunchPair{instance->rare, nullptr}
+                            : output.row_max != nullptr ? instance->row_max
+                                                        : instance->plain;
+  const bool has_dense = launch.dense != nullptr;
   const bool is_dense = has_dense && index.keeps_everything && TakesDenseKernels(index);
   const bool ask_device = has_dense && instance->asks_the_device && !is_dense && MayKeepEverything(index);
   CUtensorMap dense_rows{};
@@ -115,8 +116,7 @@ Status Attend(const AttentionProblem& problem, const SparseIndexView& index, con
   if (is_dense) {
     params.q = dense_rows;
     return LaunchOnEverything(problem, instance->dense_rows, bytes_per_kv_head, device, "AttendDenseKernel", stream,
-                              &params,
-                              [&](int num_blocks) { return instance->launch_dense(params, num_blocks, stream); });
+                              &params, [&](int num_blocks) { return launch.dense(params, num_blocks, stream); });
   }
   return LaunchWithQueue(
       problem, index, bytes_per_kv_head, device, "AttendHopperKernel", stream, &params,
@@ -124,10 +124,10 @@ Status Attend(const AttentionProblem& problem, const SparseIndexView& index, con
         if (params.dense_sections != nullptr) {
           KernelParams dense_params = params;
           dense_params.q = dense_rows;
-          const cudaError_t error = instance->launch_dense(dense_params, num_blocks, stream);
+          const cudaError_t error = launch.dense(dense_params, num_blocks, stream);
           if (error != cudaSuccess) return error;
         }
-        return launch(params, num_blocks, stream);
+        return launch.lists(params, num_blocks, stream);
       },
       ask_device);
 }

@@ -4,11 +4,11 @@
 namespace headscope::kernels::hopper {
 
 cudaError_t LaunchRareBf16D64(const KernelParams& params, int num_blocks, cudaStream_t stream) {
-  return LaunchKernel<Traits<cutlass::bfloat16_t, 64, 64, 128, 2, /*kRare=*/true>>(params, num_blocks, stream);
+  return LaunchKernel<Traits<cutlass::bfloat16_t, 64, 64, 128, 2, Extras::kAll>>(params, num_blocks, stream);
 }
 
 cudaError_t LaunchRareFp16D64(const KernelParams& params, int num_blocks, cudaStream_t stream) {
-  return LaunchKernel<Traits<cutlass::half_t, 64, 64, 128, 2, /*kRare=*/true>>(params, num_blocks, stream);
+  return LaunchKernel<Traits<cutlass::half_t, 64, 64, 128, 2, Extras::kAll>>(params, num_blocks, stream);
 }
 
 }  // namespace headscope::kernels::hopper

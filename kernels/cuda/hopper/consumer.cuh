@@ -64,18 +64,25 @@ class Consumer : TensorConsumer<T> {
       warpgroup_commit_batch();
     };
     auto cap_and_mask = [&](uint32_t step, uint32_t flags) {
-      if constexpr (T::kRare) {
+      if constexpr (T::kHasSoftCap) {
         if (p_.soft_cap > 0.0f) SoftCap(scores, p_.score_scale, p_.soft_cap);
       }
       if ((flags & kStepMasked) != 0) [[unlikely]] {
         MaskScores<T>(scores, s_.steps[step % T::kStepRing], flags, p_.index.rule, row_,
                       FirstPosition(p_, place_) + place_.tile * kItemRows + row_);
       }
-      if constexpr (T::kRare) {
-        if (p_.row_max != nullptr) maxima.Take(scores);
-      }
     };
-    auto pack = [&](int i, float low, float high) {
+    // Largest scores count beside the exponentials: every score is weighed at least once, and what is weighed again
+    // changes nothing. At head_dim 64, where exponentials are what a step waits for, they are taken while the values'
+    // product goes on.
+    constexpr bool kCountsApart = T::kHeadDim == 64;
+    const auto count_largest = [&](int i) {
+      if constexpr (T::kHasRowMax && !kCountsApart) maxima.Count(i, scores(i), scores(i + 1));
+    };
+    const auto take_largest = [&] {
+      if constexpr (T::kHasRowMax && kCountsApart) maxima.Take(scores);
+    };
+    const auto pack = [&](int i, float low, float high) {
       reinterpret_cast<uint32_t&>(weights(i)) = RoundedPair<Element>(low, high);
     };
     // The exponentials of the first half are taken while the tensor cores still read the weights of the step before, so
@@ -83,9 +90,14 @@ class Consumer : TensorConsumer<T> {
     constexpr int kScores = decltype(size(scores))::value;
     constexpr int kEarly = kScores / 2;
     float early[kEarly];
-    auto keep = [&](int i, float low, float high) {
+    const auto keep = [&](int i, float low, float high) {
       early[i] = low;
       early[i + 1] = high;
+      count_largest(i);
+    };
+    const auto pack_and_count = [&](int i, float low, float high) {
+      pack(i, low, high);
+      count_largest(i);
     };
     float sums[4];
 
@@ -99,13 +111,14 @@ class Consumer : TensorConsumer<T> {
     while (more) {
       mma_pv.accumulate_ = GMMA::ScaleOut::Zero;
       softmax = {};
-      if constexpr (T::kRare) maxima = {};
+      if constexpr (T::kHasRowMax) maxima = {};
       Ahead ahead = LookAhead(step + 1);
       warpgroup_wait<0>();
       warpgroup_fence_operand(scores);
       Release(s_.k_empty[step % T::kStages]);
       ReleaseQueries(flags);
       cap_and_mask(step, flags);
+      take_largest();
       while (true) {
         // Here the shifts are raised: for an item's first step, and whenever the loop below is left for it. That stays
         // out of the loop, and in one place. Warps leave it each for itself, so nothing here may wait for the tensor
@@ -118,9 +131,9 @@ class Consumer : TensorConsumer<T> {
           for (int i = 0; i < decltype(size(output))::value; ++i) output(i) *= correction[i / 2 % 2];
         }
         if (softmax.IsEnormous()) [[unlikely]] {
-          softmax.WeighFrom(anchor, scores, p_.scale_log2, sums, pack);
+          softmax.WeighFrom(anchor, scores, p_.scale_log2, sums, pack_and_count);
         } else {
-          softmax.template Weigh<0, kScores>(scores, p_.scale_log2, sums, pack);
+          softmax.template Weigh<0, kScores>(scores, p_.scale_log2, sums, pack_and_count);
         }
         softmax.Add(sums);
         // The O of the item before has left meanwhile.
@@ -148,6 +161,7 @@ class Consumer : TensorConsumer<T> {
           fits = softmax.Fits(sums);
           if (!fits) [[unlikely]]
             __nanosleep(0);
+          take_largest();
           warpgroup_wait<0>();
           warpgroup_fence_operand(output);
           ReleaseValues(step - 1);
@@ -155,7 +169,7 @@ class Consumer : TensorConsumer<T> {
             break;
           CUTE_UNROLL
           for (int i = 0; i < kEarly; i += 2) pack(i, early[i], early[i + 1]);
-          softmax.template Weigh<kEarly, kScores>(scores, p_.scale_log2, sums, pack);
+          softmax.template Weigh<kEarly, kScores>(scores, p_.scale_log2, sums, pack_and_count);
           fits = softmax.Fits(sums);
           if (!fits) [[unlikely]]
             break;
@@ -177,8 +191,8 @@ class Consumer : TensorConsumer<T> {
       warpgroup_fence_operand(output);
       ReleaseValues(step);
       ++step;
-      if constexpr (T::kRare) {
-        if (p_.row_max != nullptr) {
+      if constexpr (T::kHasRowMax) {
+        if (!T::kHasSoftCap || p_.row_max != nullptr) {
           Base::WriteLargest(p_, Base::Whole(finished, finished_slot), maxima, p_.scale_log2);
         }
       }

@@ -12,11 +12,6 @@
 
 namespace headscope::kernels::hopper {
 
-// Whether a call asks for what only the kernels with rare features have (Traits::kRare).
-inline bool IsRare(const AttentionProblem& problem, const AttentionOutput& output) {
-  return problem.soft_cap > 0 || output.row_max != nullptr;
-}
-
 inline void FillParams(const AttentionProblem& problem, const SparseIndexView& index, const AttentionOutput& output,
                        KernelParams* params) {
   params->index = index;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The compiled variants of the Hopper kernel: two per dtype and (padded) head_dim, one of them with what few calls ask
-// for (Traits::kRare), one translation unit for each head_dim and either. D192: v_head_dim 128, the heads of multi-head
-// latent attention.
+// The compiled variants of the Hopper kernel for each dtype and (padded) head_dim, by what few calls ask for (Extras),
+// one translation unit for each head_dim and kind. D192: v_head_dim 128, the heads of multi-head latent attention.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -20,8 +19,17 @@ LaunchFunction LaunchFp16D64, LaunchFp16D128, LaunchFp16D192, LaunchFp16D256;
 LaunchFunction LaunchRareBf16D64, LaunchRareBf16D128, LaunchRareBf16D192, LaunchRareBf16D256;
 LaunchFunction LaunchRareFp16D64, LaunchRareFp16D128, LaunchRareFp16D192, LaunchRareFp16D256;
 
+LaunchFunction LaunchRowMaxBf16D64, LaunchRowMaxBf16D128, LaunchRowMaxFp16D64, LaunchRowMaxFp16D128;
+
 // For problems in which every head keeps what a causal rule leaves to it.
 LaunchFunction LaunchDenseBf16D64, LaunchDenseFp16D64, LaunchDenseBf16D128, LaunchDenseFp16D128;
+LaunchFunction LaunchDenseRowMaxBf16D64, LaunchDenseRowMaxFp16D64, LaunchDenseRowMaxBf16D128, LaunchDenseRowMaxFp16D128;
+
+// Of lists, and in their place where every head keeps everything, or null.
+struct LaunchPair {
+  LaunchFunction* lists;
+  LaunchFunction* dense;
+};
 
 struct Instance {
   DType dtype;
@@ -29,23 +37,87 @@ struct Instance {
   int32_t value_dim;
   int32_t tile_columns;    // keys of one tile
   int32_t rows_of_q_copy;  // query rows that come at once
-  LaunchFunction* launch;
-  LaunchFunction* launch_rare;   // for problems with a soft cap, and where rows' largest scores are asked for
-  LaunchFunction* launch_dense;  // in place of `launch` where every head keeps everything, or null
-  int32_t dense_rows;            // of its items
-  bool asks_the_device;          // it is worth a launch to find that out on the device
+  LaunchPair plain;
+  LaunchPair row_max;            // where rows' largest scores are asked for
+  LaunchFunction* rare;          // for problems with a soft cap, largest scores or not
+  int32_t dense_rows = 0;        // of the items of dense kernels
+  bool asks_the_device = false;  // it is worth a launch to find out on the device whether they may run
 };
 
 inline std::span<const Instance> Instances() {
   static constexpr Instance kInstances[] = {
-      {DType::kBFloat16, 64, 64, 128, 128, LaunchBf16D64, LaunchRareBf16D64, LaunchDenseBf16D64, 192, true},
-      {DType::kBFloat16, 128, 128, 128, 128, LaunchBf16D128, LaunchRareBf16D128, LaunchDenseBf16D128, 128, false},
-      {DType::kBFloat16, 192, 128, 128, 64, LaunchBf16D192, LaunchRareBf16D192, nullptr, 0, false},
-      {DType::kBFloat16, 256, 256, 64, 64, LaunchBf16D256, LaunchRareBf16D256, nullptr, 0, false},
-      {DType::kFloat16, 64, 64, 128, 128, LaunchFp16D64, LaunchRareFp16D64, LaunchDenseFp16D64, 192, true},
-      {DType::kFloat16, 128, 128, 128, 128, LaunchFp16D128, LaunchRareFp16D128, LaunchDenseFp16D128, 128, false},
-      {DType::kFloat16, 192, 128, 128, 64, LaunchFp16D192, LaunchRareFp16D192, nullptr, 0, false},
-      {DType::kFloat16, 256, 256, 64, 64, LaunchFp16D256, LaunchRareFp16D256, nullptr, 0, false},
+      {.dtype = DType::kBFloat16,
+       .head_dim = 64,
+       .value_dim = 64,
+       .tile_columns = 128,
+       .rows_of_q_copy = 128,
+       .plain = {LaunchBf16D64, LaunchDenseBf16D64},
+       .row_max = {LaunchRowMaxBf16D64, LaunchDenseRowMaxBf16D64},
+       .rare = LaunchRareBf16D64,
+       .dense_rows = 192,
+       .asks_the_device = true},
+      {.dtype = DType::kBFloat16,
+       .head_dim = 128,
+       .value_dim = 128,
+       .tile_columns = 128,
+       .rows_of_q_copy = 128,
+       .plain = {LaunchBf16D128, LaunchDenseBf16D128},
+       .row_max = {LaunchRowMaxBf16D128, LaunchDenseRowMaxBf16D128},
+       .rare = LaunchRareBf16D128,
+       .dense_rows = 128,
+       .asks_the_device = false},
+      {.dtype = DType::kBFloat16,
+       .head_dim = 192,
+       .value_dim = 128,
+       .tile_columns = 128,
+       .rows_of_q_copy = 64,
+       .plain = {LaunchBf16D192, nullptr},
+       .row_max = {LaunchRareBf16D192, nullptr},
+       .rare = LaunchRareBf16D192},
+      {.dtype = DType::kBFloat16,
+       .head_dim = 256,
+       .value_dim = 256,
+       .tile_columns = 64,
+       .rows_of_q_copy = 64,
+       .plain = {LaunchBf16D256, nullptr},
+       .row_max = {LaunchRareBf16D256, nullptr},
+       .rare = LaunchRareBf16D256},
+      {.dtype = DType::kFloat16,
+       .head_dim = 64,
+       .value_dim = 64,
+       .tile_columns = 128,
+       .rows_of_q_copy = 128,
+       .plain = {LaunchFp16D64, LaunchDenseFp16D64},
+       .row_max = {LaunchRowMaxFp16D64, LaunchDenseRowMaxFp16D64},
+       .rare = LaunchRareFp16D64,
+       .dense_rows = 192,
+       .asks_the_device = true},
+      {.dtype = DType::kFloat16,
+       .head_dim = 128,
+       .value_dim = 128,
+       .tile_columns = 128,
+       .rows_of_q_copy = 128,
+       .plain = {LaunchFp16D128, LaunchDenseFp16D128},
+       .row_max = {LaunchRowMaxFp16D128, LaunchDenseRowMaxFp16D128},
+       .rare = LaunchRareFp16D128,
+       .dense_rows = 128,
+       .asks_the_device = false},
+      {.dtype = DType::kFloat16,
+       .head_dim = 192,
+       .value_dim = 128,
+       .tile_columns = 128,
+       .rows_of_q_copy = 64,
+       .plain = {LaunchFp16D192, nullptr},
+       .row_max = {LaunchRareFp16D192, nullptr},
+       .rare = LaunchRareFp16D192},
+      {.dtype = DType::kFloat16,
+       .head_dim = 256,
+       .value_dim = 256,
+       .tile_columns = 64,
+       .rows_of_q_copy = 64,
+       .plain = {LaunchFp16D256, nullptr},
+       .row_max = {LaunchRareFp16D256, nullptr},
+       .rare = LaunchRareFp16D256},
   };
   return kInstances;
 }

@@ -57,7 +57,7 @@ struct KernelParams {
   float soft_cap;
   float scale_log2;  // what the kernel multiplies a (capped) score by to get an exponent of two
   HeadSinks sinks;
-  float* row_max;  // as lse, or null; kernels whose traits are kRare write it
+  float* row_max;  // as lse, or null; kernels whose traits have kHasRowMax write it
 };
 
 }  // namespace headscope::kernels::hopper

@@ -34,8 +34,7 @@ struct Packed : Base {
 };
 
 template <class Element, int kHeadDim>
-using PackedTraits = Packed<Traits<Element, kHeadDim, kHeadDim, /*kTileColumns=*/128, /*kQuerySlots=*/2,
-                                   /*kRare=*/false>>;
+using PackedTraits = Packed<Traits<Element, kHeadDim, kHeadDim, /*kTileColumns=*/128, /*kQuerySlots=*/2>>;
 
 // For sequences whose heads keep everything, at head_dim 128 and at 64.
 template <class Element>

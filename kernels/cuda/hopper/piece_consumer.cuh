@@ -75,14 +75,15 @@ class PieceConsumer : Walk_<Rows> {
       }
       warpgroup_commit_batch();
     };
-    const auto mask = [&](uint32_t step, int piece) {
-      Walk::Mask(scores, step, piece);
-      if constexpr (T::kRare) maxima.Take(scores);
+    const auto mask = [&](uint32_t step, int piece) { Walk::Mask(scores, step, piece); };
+    // Where weighing does not count them.
+    const auto take_largest = [&] {
+      if constexpr (T::kHasRowMax && !Rows::kCountsLargest) maxima.Take(scores);
     };
     float sums[4];
     const auto weigh = [&](auto& weights) {
       Tensor words = recast<uint32_t>(weights);
-      const bool fits = Rows::Weigh(softmax, scores, sums, words);
+      const bool fits = Rows::Weigh(softmax, scores, sums, words, maxima);
       // Something that needs all weights, packed, so that the compiler does not move them behind the wait.
       if (!fits) [[unlikely]] {
         uint32_t all = 0;
@@ -103,9 +104,9 @@ class PieceConsumer : Walk_<Rows> {
         for (int i = 0; i < decltype(size(output))::value; ++i) output(i) *= correction[i / 2 % 2];
       }
       if (softmax.IsEnormous()) [[unlikely]] {
-        Rows::WeighFrom(anchor, scores, sums, words);
+        Rows::WeighFrom(anchor, scores, sums, words, maxima);
       } else {
-        Rows::Weigh(softmax, scores, sums, words);
+        Rows::Weigh(softmax, scores, sums, words, maxima);
       }
     };
 
@@ -121,11 +122,12 @@ class PieceConsumer : Walk_<Rows> {
     while (place_.sequence >= 0) {
       mma_pv.accumulate_ = GMMA::ScaleOut::Zero;
       softmax = {};
-      if constexpr (T::kRare) maxima = {};
+      if constexpr (T::kHasRowMax) maxima = {};
       Walk::AwaitValues(step);
       warpgroup_wait<0>();
       warpgroup_fence_operand(scores);
       mask(step, 0);
+      take_largest();
       raise(first_weights);
       softmax.Add(sums);
       bool again = Rows::kAnchorsNextPiece && softmax.IsEnormous();
@@ -144,6 +146,7 @@ class PieceConsumer : Walk_<Rows> {
         Release(s_.k_empty[step % T::kStages]);
         mask(step, 1);
         bool fits = weigh(second_weights);
+        take_largest();
         warpgroup_wait<0>();
         warpgroup_fence_operand(output);
         if (!fits || again) [[unlikely]]
@@ -159,6 +162,7 @@ class PieceConsumer : Walk_<Rows> {
         warpgroup_fence_operand(scores);
         mask(next, 0);
         fits = weigh(first_weights);
+        take_largest();
         warpgroup_wait<0>();
         warpgroup_fence_operand(output);
         Walk::LetGo(step);
@@ -183,7 +187,7 @@ class PieceConsumer : Walk_<Rows> {
       warpgroup_fence_operand(output);
       Walk::LetGo(step);
       ++step;
-      if constexpr (T::kRare) Rows::WriteRowMax(finished, maxima);
+      if constexpr (T::kHasRowMax) Rows::WriteRowMax(finished, maxima);
       Rows::Finish(finished, softmax, output);
     }
     warpgroup_wait<0>();

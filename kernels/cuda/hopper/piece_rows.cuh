@@ -28,17 +28,21 @@ class PieceRows : protected TensorConsumer<T> {
   }
   __device__ float ScaleLog2() const { return Base::p_.scale_log2; }
 
-  // The weights of a piece's scores, and whether they may stand; the same for all lanes of a warp.
+  // The weights of a piece's scores, and whether they may stand; the same for all lanes of a warp. Their largest count
+  // with them.
+  static constexpr bool kCountsLargest = true;
   template <class Scores, class Words>
-  __device__ bool Weigh(const SoftmaxState<Element>& softmax, const Scores& scores, float (&sums)[4],
-                        Words& words) const {
-    softmax.template Weigh<0, decltype(cute::size(scores))::value>(scores, ScaleLog2(), sums, Packing(words));
+  __device__ bool Weigh(const SoftmaxState<Element>& softmax, const Scores& scores, float (&sums)[4], Words& words,
+                        RowMaxima& maxima) const {
+    softmax.template Weigh<0, decltype(cute::size(scores))::value>(scores, ScaleLog2(), sums,
+                                                                   Packing(scores, words, maxima));
     return softmax.Fits(sums);
   }
   // The same from the differences to the rows' largest scores.
   template <class Anchor, class Scores, class Words>
-  __device__ void WeighFrom(const Anchor& anchor, const Scores& scores, float (&sums)[4], Words& words) const {
-    SoftmaxState<Element>::WeighFrom(anchor, scores, ScaleLog2(), sums, Packing(words));
+  __device__ void WeighFrom(const Anchor& anchor, const Scores& scores, float (&sums)[4], Words& words,
+                            RowMaxima& maxima) const {
+    SoftmaxState<Element>::WeighFrom(anchor, scores, ScaleLog2(), sums, Packing(scores, words, maxima));
   }
 
   // What is kept of an item until its rows leave.
@@ -51,13 +55,19 @@ class PieceRows : protected TensorConsumer<T> {
   __device__ void Finish(const Finished& item, const SoftmaxState<Element>& softmax, Output& output) {
     Base::Finish(item.place, item.slot, softmax, output);
   }
+  __device__ void WriteRowMax(const Finished& item, const RowMaxima& maxima) const {
+    Base::WriteLargest(Base::p_, Base::Whole(item.place, item.slot), maxima, ScaleLog2());
+  }
   // Behind the last item.
   __device__ void End() { Base::FreeQuerySlot(); }
 
  private:
-  template <class Words>
-  __device__ static auto Packing(Words& words) {
-    return [&words](int i, float low, float high) { words(i / 2) = RoundedPair<Element>(low, high); };
+  template <class Scores, class Words>
+  __device__ static auto Packing(const Scores& scores, Words& words, RowMaxima& maxima) {
+    return [&](int i, float low, float high) {
+      words(i / 2) = RoundedPair<Element>(low, high);
+      if constexpr (T::kHasRowMax) maxima.Count(i, scores(i), scores(i + 1));
+    };
   }
 };
 

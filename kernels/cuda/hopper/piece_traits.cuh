@@ -9,10 +9,10 @@
 
 namespace headscope::kernels::hopper {
 
-template <class Element_>
+template <class Element_, bool kHasRowMax_ = false>
 struct PieceTraits : ThreeGroups, OneLength {
   static constexpr bool kReadsLists = false;
-  static constexpr bool kRare = false;
+  static constexpr bool kHasRowMax = kHasRowMax_;
   static constexpr uint32_t kStepReaders = kLoaderWarps;  // consumers know the steps for themselves
   using Element = Element_;
   using Params = KernelParams;

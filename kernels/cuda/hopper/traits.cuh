@@ -29,9 +29,13 @@ struct OutputPlaces {
 template <>
 struct OutputPlaces<false> {};
 
-// kRare: for what few calls ask for, a soft cap and rows' largest scores. Their code, of a soft cap 13 KB wherever
-// scores come from, would stand amid the loop of all others, and a launch fetches what it runs through from memory.
-template <class Element_, int kHeadDim_, int kValueDim_, int kTileColumns_, int kQuerySlots_, bool kRare_>
+// What few calls ask for: rows' largest scores, and a soft cap as well, each in kernels of its own. Their code, of a
+// soft cap 13 KB wherever scores come from, would stand amid the loop of all others, and a launch fetches what it runs
+// through from memory.
+enum class Extras { kNone, kRowMax, kAll };
+
+template <class Element_, int kHeadDim_, int kValueDim_, int kTileColumns_, int kQuerySlots_,
+          Extras kExtras = Extras::kNone>
 struct Traits : TwoGroups, OneLength {
   using Element = Element_;
   using Params = KernelParams;
@@ -42,7 +46,8 @@ struct Traits : TwoGroups, OneLength {
   // Where keys are small, a step takes less time than a copy, and there is room for more of them.
   static constexpr uint32_t kStages = kHeadDim_ == 64 ? 4 : 2;
   static constexpr int kQuerySlots = kQuerySlots_;
-  static constexpr bool kRare = kRare_;
+  static constexpr bool kHasSoftCap = kExtras == Extras::kAll;
+  static constexpr bool kHasRowMax = kExtras != Extras::kNone;
   static constexpr int kQuerySlabs = kHeadDim / 64;  // of Q and K
   static constexpr int kValueSlabs = kValueDim / 64;
   static constexpr int kSegments = kTileColumns / kSegmentRows;
@@ -95,8 +100,8 @@ struct Traits : TwoGroups, OneLength {
 };
 
 // At head_dim 128, for heads that keep everything.
-template <class Element>
-struct DenseTraits : Traits<Element, 128, 128, 128, 2, false> {
+template <class Element, Extras kExtras = Extras::kNone>
+struct DenseTraits : Traits<Element, 128, 128, 128, 2, kExtras> {
   static constexpr bool kReadsLists = false;
 };
 

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hopper/kernel.cuh"
+
+namespace headscope::kernels::hopper {
+
+cudaError_t LaunchRowMaxBf16D64(const KernelParams& params, int num_blocks, cudaStream_t stream) {
+  return LaunchKernel<Traits<cutlass::bfloat16_t, 64, 64, 128, 2, Extras::kRowMax>>(params, num_blocks, stream);
+}
+
+cudaError_t LaunchRowMaxFp16D64(const KernelParams& params, int num_blocks, cudaStream_t stream) {
+  return LaunchKernel<Traits<cutlass::half_t, 64, 64, 128, 2, Extras::kRowMax>>(params, num_blocks, stream);
+}
+
+}  // namespace headscope::kernels::hopper
