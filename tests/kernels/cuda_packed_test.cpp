@@ -57,6 +57,8 @@ struct PackedCase {
   int32_t tile_rows = 128;
   bool sinks = false;
   bool unpromised = false;  // the executor is not told where all sequences' heads keep everything
+  float soft_cap = 0.0f;
+  bool with_row_max = false;
 };
 void PrintTo(const PackedCase& c, std::ostream* out) {
   *out << c.name;
@@ -80,6 +82,7 @@ class PackedRun {
     problem_.num_kv_heads = c.num_kv_heads;
     problem_.head_dim = c.head_dim;
     problem_.dtype = c.dtype;
+    problem_.soft_cap = c.soft_cap;
     if (c.sinks) {
       for (int32_t head = 0; head < c.num_qo_heads; ++head) sinks_.push_back(head % 2 == 0 ? 3.0f : -1.0f);
       problem_.sinks = sinks_.data();
@@ -110,7 +113,8 @@ class PackedRun {
     view.keeps_everything = !case_.unpromised && case_.rule.kind == MaskKind::kCausal &&
                             std::all_of(views.begin(), views.end(), KeepsEverything);
     const testing::NoLists none(view);
-    if (view.keeps_everything) view = none.InPlaceOf(view);
+    // Soft caps and largest scores come from the kernel that reads lists.
+    if (view.keeps_everything && case_.soft_cap == 0 && !case_.with_row_max) view = none.InPlaceOf(view);
     const DeviceArray<int32_t> q_begin(q_begin_), k_begin(k_begin_), table(table_);
     PackedSequences sequences;
     sequences.q_begin = q_begin.get();
@@ -127,6 +131,7 @@ class PackedRun {
     AttentionOutput output;
     output.o = {o_->get() + kGuardRows * case_.head_dim, 0, O_HeadStride(), case_.head_dim};
     output.lse = lse_->get() + kGuardRows;
+    if (case_.with_row_max) output.row_max = row_max_->get() + kGuardRows;
     const Status status = AttendPackedCuda(problem_, sequences, view, output, nullptr);
     EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
     return status;
@@ -134,8 +139,8 @@ class PackedRun {
 
   void ExpectFloat64() const {
     const std::vector<uint16_t> o = o_->Download();
-    const std::vector<float> lse = lse_->Download();
-    double error = 0, norm = 0, worst_lse = 0;
+    const std::vector<float> lse = lse_->Download(), row_max = row_max_->Download();
+    double error = 0, norm = 0, worst_lse = 0, worst_row_max = 0;
     for (size_t s = 0; s < indices_.size(); ++s) {
       AttentionProblem alone = problem_;
       alone.batch = 1;
@@ -162,8 +167,8 @@ class PackedRun {
                     mask.begin() + static_cast<int64_t>(i) * alone.seq_k + range.end, uint8_t{1});
         }
       }
-      std::vector<double> want, want_lse;
-      ASSERT_TRUE(testing::ReferenceRowsOnGpu(alone, rows, mask, &want, &want_lse));
+      std::vector<double> want, want_lse, want_row_max;
+      ASSERT_TRUE(testing::ReferenceRowsOnGpu(alone, rows, mask, &want, &want_lse, &want_row_max));
       for (size_t i = 0; i < rows.size(); ++i) {
         const int64_t at = q_begin_[s] + rows[i].row;
         const uint16_t* const got = o.data() + rows[i].head * O_HeadStride() + (kGuardRows + at) * row;
@@ -175,22 +180,32 @@ class PackedRun {
           norm += want[i * static_cast<size_t>(row) + static_cast<size_t>(d)] *
                   want[i * static_cast<size_t>(row) + static_cast<size_t>(d)];
         }
-        const double got_lse = lse[static_cast<size_t>(kGuardRows + rows[i].head * int64_t{q_begin_.back()} + at)];
+        const auto number = static_cast<size_t>(kGuardRows + rows[i].head * int64_t{q_begin_.back()} + at);
+        const double got_lse = lse[number], got_row_max = row_max[number];
         if (std::isinf(want_lse[i])) {
           ASSERT_EQ(got_lse, want_lse[i]);
         } else {
           worst_lse = std::max(worst_lse, std::abs(got_lse - want_lse[i]));
         }
+        if (!case_.with_row_max) {
+          ASSERT_TRUE(std::isnan(got_row_max)) << "nobody asked for the largest scores";
+        } else if (std::isinf(want_row_max[i])) {
+          ASSERT_EQ(got_row_max, want_row_max[i]);
+        } else {
+          ASSERT_TRUE(std::isfinite(got_row_max)) << "sequence " << s << ", row " << rows[i].row;
+          worst_row_max = std::max(worst_row_max, std::abs(got_row_max - want_row_max[i]));
+        }
       }
     }
     EXPECT_LE(norm == 0 ? error : std::sqrt(error / norm), case_.dtype == DType::kBFloat16 ? 5e-3 : 1e-3);
     EXPECT_LE(worst_lse, 2e-3);
+    EXPECT_LE(worst_row_max, 4e-3);
   }
 
   // Every row was written, and nothing in front of the first and behind the last of a head.
   void ExpectGuards() const {
     const std::vector<uint16_t> o = o_->Download();
-    const std::vector<float> lse = lse_->Download();
+    const std::vector<float> lse = lse_->Download(), row_max = row_max_->Download();
     const int64_t row = case_.head_dim, total = q_begin_.back();
     for (int32_t head = 0; head < case_.num_qo_heads; ++head) {
       for (int64_t r = -kGuardRows; r < total + kGuardRows; ++r) {
@@ -200,7 +215,10 @@ class PackedRun {
       }
     }
     for (int32_t i = 0; i < kGuardRows; ++i) {
-      EXPECT_TRUE(std::isnan(lse[static_cast<size_t>(i)]) && std::isnan(lse[lse.size() - 1 - static_cast<size_t>(i)]));
+      for (const std::vector<float>* const numbers : {&lse, &row_max}) {
+        EXPECT_TRUE(std::isnan((*numbers)[static_cast<size_t>(i)]));
+        EXPECT_TRUE(std::isnan((*numbers)[numbers->size() - 1 - static_cast<size_t>(i)]));
+      }
     }
   }
 
@@ -285,9 +303,11 @@ class PackedRun {
     q_ = std::make_unique<DeviceArray<uint16_t>>(q);
     o_ = std::make_unique<DeviceArray<uint16_t>>(
         std::vector<uint16_t>(static_cast<size_t>(O_HeadStride() * case_.num_qo_heads), kPoison));
-    lse_ = std::make_unique<DeviceArray<float>>(std::vector<float>(
+    const std::vector<float> no_numbers(
         static_cast<size_t>(q_begin_.back()) * static_cast<size_t>(case_.num_qo_heads) + 2 * kGuardRows,
-        std::numeric_limits<float>::quiet_NaN()));
+        std::numeric_limits<float>::quiet_NaN());
+    lse_ = std::make_unique<DeviceArray<float>>(no_numbers);
+    row_max_ = std::make_unique<DeviceArray<float>>(no_numbers);
     const auto r = static_cast<int64_t>(row);
     problem_.q = {q_->get(), 0, r, case_.num_qo_heads * r};
     const auto kv = [&](const DeviceArray<uint16_t>& tensor) -> StridedTensor<const void> {
@@ -320,7 +340,7 @@ class PackedRun {
   int32_t pages_per_sequence_ = 0, num_pages_ = 0;
   std::vector<uint16_t> host_k_, host_v_;
   std::unique_ptr<DeviceArray<uint16_t>> q_, k_, v_, o_;
-  std::unique_ptr<DeviceArray<float>> lse_;
+  std::unique_ptr<DeviceArray<float>> lse_, row_max_;
 };
 
 class CudaPacked : public ::testing::TestWithParam<PackedCase> {};
@@ -348,7 +368,9 @@ std::vector<PackedCase> Cases() {
              std::to_string(c.lengths.back().q) + "_p" + std::to_string(c.page_size) + "_h" +
              std::to_string(c.num_qo_heads) + "_" + std::to_string(c.num_kv_heads) + "_d" + std::to_string(c.head_dim) +
              (c.dtype == DType::kBFloat16 ? "_bf16" : "_fp16") + "_r" + std::to_string(static_cast<int>(c.rule.kind)) +
-             "_t" + std::to_string(c.tile_rows) + (c.sinks ? "_sinks" : "");
+             "_t" + std::to_string(c.tile_rows) + (c.sinks ? "_sinks" : "") +
+             (c.soft_cap > 0 ? "_cap" + std::to_string(static_cast<int>(c.soft_cap)) : "") +
+             (c.with_row_max ? "_row_max" : "");
     cases.push_back(c);
   };
   for (const Pattern pattern :
@@ -366,6 +388,20 @@ std::vector<PackedCase> Cases() {
          .rule = {MaskKind::kCausalWindow, 100, 10},
          .sinks = true});
     add({.lengths = mixed, .pattern = pattern, .page_size = 32, .rule = {MaskKind::kCausalWindow, 100, 10}});
+    // What the kernels beside the others know: soft caps, and rows' largest scores.
+    for (const int32_t head_dim : {64, 128}) {
+      for (const DType dtype : {DType::kBFloat16, DType::kFloat16}) {
+        PackedCase c{.lengths = mixed, .pattern = pattern, .page_size = 32, .head_dim = head_dim, .dtype = dtype};
+        c.sinks = dtype == DType::kFloat16;
+        c.soft_cap = 5.0f;
+        add(c);
+        c.with_row_max = true;
+        add(c);
+        c.soft_cap = 0.0f;
+        c.page_size = 0;
+        add(c);
+      }
+    }
   }
   add({.lengths = {{700, 700}}, .page_size = 16});
   add({.lengths = {{700, 700}}, .page_size = 0});
@@ -382,6 +418,12 @@ std::vector<PackedCase> Cases() {
            .num_qo_heads = 14,
            .num_kv_heads = 2,
            .head_dim = head_dim});
+      add({.lengths = many,
+           .page_size = page_size,
+           .num_qo_heads = 14,
+           .num_kv_heads = 2,
+           .head_dim = head_dim,
+           .with_row_max = true});
       add({.lengths = many, .page_size = page_size, .num_qo_heads = 14, .num_kv_heads = 2, .head_dim = head_dim});
       add({.lengths = at_ends, .page_size = page_size, .num_qo_heads = 32, .num_kv_heads = 4, .head_dim = head_dim});
       add({.lengths = {{46341, 46341}, {3, 46341}, {200, 131072}}, .page_size = page_size, .head_dim = head_dim});
@@ -424,9 +466,6 @@ TEST(CudaPackedCalls, RefusesWhatItDoesNotTake) {
   problem.head_dim = 96;
   EXPECT_NE(message().find("head_dim is 96"), std::string::npos) << message();
   problem.head_dim = 128;
-  problem.soft_cap = 5;
-  EXPECT_NE(message().find("soft_cap"), std::string::npos) << message();
-  problem.soft_cap = 0;
   sequences.k_begin = nullptr;
   EXPECT_NE(message().find("sequences.k_begin is null"), std::string::npos) << message();
 }

@@ -2,11 +2,11 @@
 // Packed sequences: checks, the tensors' descriptors and the launch.
 #include <algorithm>
 #include <limits>
-#include <numbers>
 #include <string>
 
 #include "current_device.h"
 #include "device_pointers.h"
+#include "hopper/fill_params.h"
 #include "hopper/packed_instances.h"
 #include "hopper/packed_params.h"
 #include "hopper/tensor_map.h"
@@ -91,9 +91,6 @@ Status CheckTaken(const AttentionProblem& problem, const CurrentDevice& device) 
     return UnsupportedPacked("head_dim is " + std::to_string(problem.head_dim) + " and v_head_dim " +
                              std::to_string(problem.ValueDim()) + ": packed sequences take 64 and 128, equal ones");
   }
-  if (problem.soft_cap > 0) {
-    return UnsupportedPacked("soft_cap is " + std::to_string(problem.soft_cap) + ": packed sequences take none");
-  }
   return {};
 }
 
@@ -164,8 +161,6 @@ Status AttendPackedCuda(const AttentionProblem& problem, const PackedSequences& 
   }
   if (Status status = CheckDisjoint("output.o", output.o, tensors.queries); !status.ok()) return status;
   if (Status status = CheckRowOutputs(output); !status.ok()) return status;
-  if (output.row_max != nullptr)
-    return UnsupportedPacked("output.row_max is set: the kernel for packed sequences keeps no row maxima");
   if (Status status = CheckIndex(problem, index); !status.ok()) return status;
   if (Status status = CheckProblemOnDevice(problem, index, output, stream); !status.ok()) return status;
   if (Status status = CheckOnDevice({{"sequences.q_begin", sequences.q_begin},
@@ -176,20 +171,15 @@ Status AttendPackedCuda(const AttentionProblem& problem, const PackedSequences& 
     return status;
   }
 
-  const bool is_dense = index.keeps_everything && index.rule.kind == MaskKind::kCausal;
+  const bool is_rare = problem.soft_cap > 0 || output.row_max != nullptr;
+  const bool is_dense = !is_rare && index.keeps_everything && index.rule.kind == MaskKind::kCausal;
   const int32_t item_rows = is_dense ? hopper::PackedDenseRows(problem.head_dim) : hopper::kItemRows;
   PackedParams params{};
   if (Status status = EncodeMaps(tensors, output, item_rows, &params); !status.ok()) return status;
   params.k_gather = hopper::Gather(problem.k);
   params.v_gather = hopper::Gather(problem.v);
   params.o_rows = hopper::Gather(Const(output.o));
-  params.index = index;
-  params.lse = output.lse;
-  params.sinks = SinksOf(problem);
-  hopper::CountItems(problem, index, &params);
-  params.head_dim = problem.head_dim;
-  params.value_dim = problem.ValueDim();
-  params.scale_log2 = problem.EffectiveScale() * std::numbers::log2e_v<float>;
+  hopper::FillParams(problem, index, output, &params);
   params.q_begin = sequences.q_begin;
   params.k_begin = sequences.k_begin;
   params.page_table = sequences.page_table;
@@ -206,10 +196,11 @@ Status AttendPackedCuda(const AttentionProblem& problem, const PackedSequences& 
           return hopper::LaunchPackedDense(problem.dtype, problem.head_dim, params, num_blocks, cuda_stream);
         });
   }
-  return hopper::LaunchWithQueue(
-      problem, index, bytes_per_kv_head, device, "AttendPackedKernel", cuda_stream, &params, [&](int num_blocks) {
-        return hopper::LaunchPacked(problem.dtype, problem.head_dim, params, num_blocks, cuda_stream);
-      });
+  return hopper::LaunchWithQueue(problem, index, bytes_per_kv_head, device, "AttendPackedKernel", cuda_stream, &params,
+                                 [&](int num_blocks) {
+                                   const auto launch = is_rare ? hopper::LaunchPackedRare : hopper::LaunchPacked;
+                                   return launch(problem.dtype, problem.head_dim, params, num_blocks, cuda_stream);
+                                 });
 }
 
 }  // namespace headscope::kernels

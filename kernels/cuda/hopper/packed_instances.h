@@ -12,6 +12,10 @@ namespace headscope::kernels::hopper {
 cudaError_t LaunchPacked(DType dtype, int32_t head_dim, const PackedParams& params, int num_blocks,
                          cudaStream_t stream);
 
+// The same with what few calls ask for: soft caps and rows' largest scores.
+cudaError_t LaunchPackedRare(DType dtype, int32_t head_dim, const PackedParams& params, int num_blocks,
+                             cudaStream_t stream);
+
 // For sequences whose heads keep everything that a causal rule leaves to them. `params.q` has boxes of as many rows as
 // items have there.
 constexpr int32_t kPackedDenseRowsD64 = 192;

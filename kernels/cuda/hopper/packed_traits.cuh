@@ -33,8 +33,8 @@ struct Packed : Base {
   }
 };
 
-template <class Element, int kHeadDim>
-using PackedTraits = Packed<Traits<Element, kHeadDim, kHeadDim, /*kTileColumns=*/128, /*kQuerySlots=*/2>>;
+template <class Element, int kHeadDim, Extras kExtras>
+using PackedTraits = Packed<Traits<Element, kHeadDim, kHeadDim, /*kTileColumns=*/128, /*kQuerySlots=*/2, kExtras>>;
 
 // For sequences whose heads keep everything, at head_dim 128 and at 64.
 template <class Element>

@@ -27,22 +27,23 @@ struct PackedSequences {
   int32_t num_pages = 0;                // pages of k and v
 };
 
-// O and LSE of every sequence on the kept set of its lists, by the kernel of AttendCuda: a sequence gets what it would
-// get alone, within rounding (where runs begin at other keys than multiples of 32, sums are made in another order).
+// O, LSE and, on request, the largest scores of every sequence on the kept set of its lists, by the kernel of
+// AttendCuda: a sequence gets what it would get alone, within rounding (where runs begin at other keys than multiples
+// of 32, sums are made in another order).
 //
 // problem: batch sequences; seq_q and seq_k are those of the longest, first_position 0. q and output.o
 // [total_q, num_qo_heads] rows, by head_stride and row_stride; k and v [total_k, num_kv_heads] rows likewise, or
-// [num_pages, num_kv_heads, page_size] with the pages batch_stride apart. output.lse fp32 [num_qo_heads, total_q],
-// natural log, or null. The last query of a sequence stands at its last key, so a
-// sequence has at least as many keys as queries. index: lists for seq_q and seq_k, of
-// sequence s those of its own rows and keys (packed_index.h makes one); what it has for rows behind the last is not
-// looked at. Where every sequence's index keeps everything (KeepsEverything), the packed one's view may say so.
+// [num_pages, num_kv_heads, page_size] with the pages batch_stride apart. output.lse and output.row_max fp32
+// [num_qo_heads, total_q], natural units, or null. The last query of a sequence stands at its last key, so a sequence
+// has at least as many keys as queries. index: lists for seq_q and seq_k, of sequence s those of its own rows and keys
+// (packed_index.h makes one); what it has for rows behind the last is not looked at. Where every sequence's index keeps
+// everything (KeepsEverything), the packed one's view may say so.
 //
 // Asynchronous; no host synchronisation; the same bits every time. Memory, NaN and sinks as AttendCuda has them; K and
 // V behind a sequence's last key, and rows that no list names, may hold anything.
 //
 // Errors: those of AttendCuda; kUnsupported, with what it takes: a GPU other than compute capability 9.0, fp32, a
-// head_dim other than 64 and 128 or another v_head_dim, a soft cap, tensors that are not aligned to 16 bytes.
+// head_dim other than 64 and 128 or another v_head_dim, tensors that are not aligned to 16 bytes.
 Status AttendPackedCuda(const AttentionProblem& problem, const PackedSequences& sequences, const SparseIndexView& index,
                         const AttentionOutput& output, void* stream);
 
