@@ -8,12 +8,12 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <sstream>
-#include <thread>
 
 #include "analysis/types/number_text.h"
 #include "base/errors.h"
 #include "base/file_format.h"
 #include "bench/window_trace.h"
+#include "kernels/start_cores.h"
 #include "support/exit_codes.h"
 #include "support/interrupt.h"
 #include "support/output_file.h"
@@ -44,7 +44,7 @@ std::string ReportJson(const std::string& trace, const WindowBenchArguments& arg
   json["schema"] = "headscope-window-bench-1";
   json["complete"] = result.complete;
   json["renderer"] = result.renderer;
-  json["cores"] = std::thread::hardware_concurrency();
+  json["cores"] = kernels::NumAllowedCores();
   json["width"] = arguments.width;
   json["height"] = arguments.height;
   json["trace"] = {{"path", trace},

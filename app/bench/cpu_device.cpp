@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cstring>
 #include <new>
-#include <thread>
 
 #include "base/check_status.h"
 #include "base/stopwatch.h"
@@ -15,6 +14,7 @@
 #include "kernels/cpu_sparq.h"
 #include "kernels/estimated_top_tokens.h"
 #include "kernels/sparq_setup.h"
+#include "kernels/start_cores.h"
 #include "kernels/step_elements.h"
 
 namespace headscope::app::bench {
@@ -32,9 +32,7 @@ struct FreeAligned {
 class CpuDevice : public BenchDevice {
  public:
   explicit CpuDevice(const DeviceOptions& options)
-      : options_{.num_threads = options.num_threads > 0
-                                    ? options.num_threads
-                                    : static_cast<int32_t>(std::max(1u, std::thread::hardware_concurrency())),
+      : options_{.num_threads = options.num_threads > 0 ? options.num_threads : kernels::NumAllowedCores(),
                  .stop = options.stop} {}
 
   std::string name() const override { return "CPU, " + std::to_string(options_.num_threads) + " threads"; }

@@ -10,7 +10,6 @@
 #include <map>
 #include <memory>
 #include <stop_token>
-#include <thread>
 
 #include "analysis/head_sweeps.h"
 #include "analysis/report.h"
@@ -25,6 +24,7 @@
 #include "commands/common_options.h"
 #include "data/trace_reader.h"
 #include "eval/tasks.h"
+#include "kernels/start_cores.h"
 #include "model/model_session.h"
 #include "support/exit_codes.h"
 #include "support/interrupt.h"
@@ -60,7 +60,7 @@ std::string Environment(int32_t threads) {
       break;
     }
   }
-  if (threads == 0) threads = static_cast<int32_t>(std::thread::hardware_concurrency());
+  if (threads == 0) threads = kernels::NumAllowedCores();
   const std::time_t now = std::time(nullptr);
   char date[32];
   std::tm utc{};

@@ -15,7 +15,6 @@
 #include <functional>
 #include <random>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "base/device.h"
@@ -23,6 +22,7 @@
 #include "kernels/cpu_executor.h"
 #include "kernels/method.h"
 #include "kernels/sparse_index.h"
+#include "kernels/start_cores.h"
 #include "model/reference_attention.h"
 
 namespace {
@@ -206,7 +206,7 @@ int main(int argc, char** argv) {
   CLI::App app{"AttendCpu beside LibTorch's dense attention: medians over interleaved rounds."};
   int rounds = 7;
   RunOptions options;
-  options.num_threads = static_cast<int32_t>(std::max(1u, std::thread::hardware_concurrency()));
+  options.num_threads = kernels::NumAllowedCores();
   std::vector<int> lengths{4096, 16384};
   bool all_heads = true;
   app.add_option("--rounds", rounds, "timed rounds")->check(CLI::Range(1, 1000));

@@ -11,6 +11,9 @@
 #include <c10/core/InferenceMode.h>
 #include <c10/util/Exception.h>
 #include <dlfcn.h>
+#ifdef __linux__
+#include <sched.h>
+#endif
 
 #include <algorithm>
 #include <filesystem>
@@ -158,6 +161,20 @@ c10::Device OpenDevice(const Device& wanted) {
   return {c10::kCUDA, static_cast<c10::DeviceIndex>(wanted.ordinal)};
 }
 
+namespace {
+
+// As the kernels' loops count them (kernels/start_cores.h): in a container, or under taskset, fewer than the machine
+// has.
+int32_t NumAllowedCores() {
+#ifdef __linux__
+  cpu_set_t allowed;
+  if (sched_getaffinity(0, sizeof(allowed), &allowed) == 0) return CPU_COUNT(&allowed);
+#endif
+  return static_cast<int32_t>(std::max(1U, std::thread::hardware_concurrency()));
+}
+
+}  // namespace
+
 NumberTypes ChooseNumberTypes(std::optional<ElementType> compute, const std::string& stored,
                               const c10::Device& device) {
   if (compute == ElementType::kFloat16)
@@ -182,8 +199,7 @@ at::ScalarType ScalarTypeOf(ElementType type) {
 }
 
 void SetTorchThreads(int32_t num_threads) {
-  const int32_t wanted =
-      num_threads > 0 ? num_threads : static_cast<int32_t>(std::max(1U, std::thread::hardware_concurrency()));
+  const int32_t wanted = num_threads > 0 ? num_threads : NumAllowedCores();
   RequireThreads(wanted);
   // Even where LibTorch has that number already: only this keeps MKL from choosing another by itself, at which the same
   // product might have other bits, and tells threads that start later.

@@ -20,12 +20,10 @@
 
 namespace headscope::kernels {
 
-// Threads that a loop of `count` steps uses, at least 1; num_threads 0: as many as the first thread that asked had
-// cores. Workers are numbered below it.
+// Threads that a loop of `count` steps uses, at least 1; num_threads 0: as many as the calling thread has cores.
+// Workers are numbered below it.
 inline int32_t NumWorkers(int32_t num_threads, int64_t count) {
-  // Asked once: on other systems than Linux the answer may take as long as a short loop.
-  static const int64_t cores = NumAllowedCores();
-  const int64_t wanted = num_threads > 0 ? num_threads : cores;
+  const int64_t wanted = num_threads > 0 ? num_threads : NumAllowedCores();
   return static_cast<int32_t>(std::clamp<int64_t>(std::min(wanted, count), 1, 1024));
 }
 

@@ -6,6 +6,7 @@
 // then took 7 ms or 15, from one call to the next.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <thread>
@@ -22,7 +23,9 @@ inline int32_t NumAllowedCores() {
   cpu_set_t allowed;
   if (sched_getaffinity(0, sizeof(allowed), &allowed) == 0) return CPU_COUNT(&allowed);
 #endif
-  return static_cast<int32_t>(std::thread::hardware_concurrency());
+  // Asked once: the answer may be read from a file of the system, which takes as long as a short loop.
+  static const auto cores = static_cast<int32_t>(std::max(1U, std::thread::hardware_concurrency()));
+  return cores;
 }
 
 #ifdef __linux__
