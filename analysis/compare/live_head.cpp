@@ -61,48 +61,6 @@ Status AttendTimed(const kernels::AttentionProblem& problem, const kernels::Spar
   return {};
 }
 
-// Both walks along all steps, in turn step by step.
-Status WalkDecodeLive(const MeasuredHeads& measured, HeadId id, const DecodeSteps& steps,
-                      const kernels::DecodeMethod& method, const kernels::ParameterValues& values,
-                      const kernels::RunOptions& options, LiveRun* run) {
-  const kernels::AttentionProblem whole = measured.Problem();
-  const kernels::DecodeMethod& dense = kernels::DecodeBaseline();
-  const kernels::ParameterValues dense_values(dense.spec());
-  DecodeWalk walk(steps, method, values, whole, RecordedOf(measured), options);
-  DecodeWalk dense_walk(steps, dense, dense_values, whole, RecordedOf(measured), options);
-  if (Status status = walk.Start(); !status.ok()) return status;
-  if (Status status = dense_walk.Start(); !status.ok()) return status;
-  const int64_t width = measured.ValueDim(), heads = measured.num_qo_heads, head = id.head - measured.first_qo_head;
-  std::vector<float> o(static_cast<size_t>(heads * width)), lse(static_cast<size_t>(heads));
-  const kernels::AttentionOutput output{kernels::ContiguousTensor<void>(o.data(), heads, 1, width), lse.data()};
-  std::vector<float> outputs, dense_outputs;
-  // Attends to what one of the two walks selects and adds the head's row to `rows`.
-  const auto attend = [&](DecodeWalk& of, int64_t step, std::vector<float>* rows, double* milliseconds) -> Status {
-    kernels::DecodeSelection selection;
-    double select_ms = 0;
-    if (Status status = of.Select(step, &selection, &select_ms); !status.ok()) return status;
-    const Stopwatch watch;
-    if (Status status = kernels::DecodeCpu(steps.Problem(whole, step), selection, output, options); !status.ok())
-      return status;
-    *milliseconds += watch.Milliseconds();
-    rows->insert(rows->end(), o.begin() + head * width, o.begin() + (head + 1) * width);
-    return of.WantsOutput() ? of.Attended(step, selection, o.data(), lse.data()) : Status{};
-  };
-  LiveRun result;
-  for (int64_t step = 0; step < steps.count(); ++step) {
-    if (Status status = attend(walk, step, &outputs, &result.attend_ms); !status.ok()) return status;
-    if (Status status = attend(dense_walk, step, &dense_outputs, &result.dense_attend_ms); !status.ok()) return status;
-  }
-  const auto count = static_cast<double>(steps.count());
-  result.attend_ms /= count;
-  result.dense_attend_ms /= count;
-  SetError(outputs, dense_outputs, steps.count(), measured.ValueDim(), &result);
-  result.num_rows = steps.count();
-  result.device = NamedCpu();
-  *run = result;
-  return {};
-}
-
 }  // namespace
 
 bool DenseTimes::IsDue(Moment now) const {
@@ -178,23 +136,6 @@ Status LiveHead::SelectDense(const kernels::AttentionProblem& problem, const ker
   return SelectInside(*head_, problem, dense, values, options, index);
 }
 
-Status LiveHead::AttendUntimed(const kernels::SparseIndexView& index, const kernels::RunOptions& options,
-                               std::vector<float>* outputs) {
-  const kernels::AttentionProblem problem = head_->Problem();
-  const auto attend = [&](const kernels::SparseIndexView& kept, std::vector<float>* o) {
-    kernels::AttentionOutput output;
-    output.o = kernels::ContiguousTensor<void>(o->data(), 1, head_->num_rows, head_->ValueDim());
-    return kernels::AttendCpu(problem, kept, output, options);
-  };
-  if (Status status = attend(index, outputs); !status.ok() || !dense_.empty()) return status;
-  kernels::SparseIndex dense;
-  if (Status status = SelectDense(problem, options, &dense); !status.ok()) return status;
-  std::vector<float> dense_outputs(outputs->size());
-  if (Status status = attend(dense.View(), &dense_outputs); !status.ok()) return status;
-  dense_ = std::move(dense_outputs);
-  return {};
-}
-
 Status LiveHead::AttendInTurn(const kernels::SparseIndexView& index, const kernels::RunOptions& options,
                               std::vector<float>* outputs, LiveRun* run) {
   const kernels::AttentionProblem problem = head_->Problem();
@@ -210,14 +151,15 @@ Status LiveHead::AttendInTurn(const kernels::SparseIndexView& index, const kerne
                       {},
                       {}};
   };
-  // Who waited for the machine to be quiet finds cold caches: of three times, the median is not the one that met them.
   std::vector<float> dense_outputs(outputs->size());
   std::vector<RoundEntry> entries = {entry(dense.View(), &dense_outputs), entry(index, outputs)};
+  // No run warms up: of three, the median is not the one that met cold caches.
   CompareOptions rounds;
   rounds.repeats = kLeastRounds;
   rounds.least_ms = kRoundsMs;
   rounds.stop = options.stop;
   if (Status status = RunRounds(rounds, kernels::Phase::kPrefill, &entries); !status.ok()) return status;
+  dense_ = std::move(dense_outputs);
   run->dense_attend_ms = entries[0].Attend().median_ms;
   run->attend_ms = entries[1].Attend().median_ms;
   run->rounds = entries[1].Attend().repeats;
@@ -269,48 +211,102 @@ Status LiveHead::AttendApart(const kernels::SparseIndexView& index, const kernel
   return {};
 }
 
+void LiveHead::SetErrorOf(const std::vector<float>& outputs, LiveRun* run) const {
+  SetError(outputs, dense_, static_cast<int64_t>(dense_.size()) / head_->ValueDim(), head_->ValueDim(), run);
+}
+
 Status LiveHead::Run(const kernels::SparseIndexView& index, int32_t num_threads, const std::stop_token& stop,
-                     LiveRun* run, const BeforeTimes& before_times) {
+                     LiveRun* run) {
   if (Status status = CheckPrefillHead(*head_); !status.ok()) return status;
   const std::lock_guard lock(mutex_);
+  if (forgets_times_.exchange(false)) dense_times_.Forget();
   const kernels::RunOptions options{num_threads, stop};
   std::vector<float> outputs(static_cast<size_t>(head_->num_rows * head_->ValueDim()));
   LiveRun result;
-  result.num_rows = head_->num_rows;
-  result.device = NamedCpu();
-  const auto set_error = [&] {
-    const int64_t checked = static_cast<int64_t>(dense_.size()) / head_->ValueDim();
-    SetError(outputs, dense_, checked, head_->ValueDim(), &result);
-  };
-  if (IsShort()) {
-    if (Status status = AttendUntimed(index, options, &outputs); !status.ok()) return status;
-    set_error();
-  }
-  if (before_times) before_times(result);
-  if (forgets_times_.exchange(false)) dense_times_.Forget();
   Status status =
       IsShort() ? AttendInTurn(index, options, &outputs, &result) : AttendApart(index, options, &outputs, &result);
   if (!status.ok()) return status;
-  if (!IsShort()) set_error();
+  SetErrorOf(outputs, &result);
+  result.num_rows = head_->num_rows;
+  result.device = NamedCpu();
+  *run = result;
+  return {};
+}
+
+Status LiveHead::RunUntimed(const kernels::SparseIndexView& index, int32_t num_threads, const std::stop_token& stop,
+                            LiveRun* run) {
+  if (Status status = CheckPrefillHead(*head_); !status.ok()) return status;
+  const std::lock_guard lock(mutex_);
+  LiveRun result;
+  result.num_rows = head_->num_rows;
+  result.device = NamedCpu();
+  if (IsShort() || !ChecksAllRows()) {
+    const kernels::RunOptions options{num_threads, stop};
+    const int64_t width = head_->ValueDim();
+    const bool wants_dense = dense_.empty();
+    std::vector<float> outputs, dense_outputs;
+    const auto attend = [&](const Rows& rows, const kernels::SparseIndexView& kept, std::vector<float>* o) {
+      const size_t before = o->size();
+      o->resize(before + static_cast<size_t>((rows.end - rows.begin) * width));
+      kernels::AttentionOutput output;
+      output.o = kernels::ContiguousTensor<void>(o->data() + before, 1, rows.end - rows.begin, width);
+      return kernels::AttendCpu(ProblemOf(rows), kept, output, options);
+    };
+    for (const Rows& rows : checked_) {
+      const kernels::SparseIndexView kept = ChecksAllRows() ? index : TilesOf(index, rows.begin, rows.end);
+      if (Status status = attend(rows, kept, &outputs); !status.ok()) return status;
+      if (!wants_dense) continue;
+      kernels::SparseIndex dense;
+      if (Status status = SelectDense(ProblemOf(rows), options, &dense); !status.ok()) return status;
+      if (Status status = attend(rows, dense.View(), &dense_outputs); !status.ok()) return status;
+    }
+    if (wants_dense) dense_ = std::move(dense_outputs);
+    SetErrorOf(outputs, &result);
+  }
   *run = result;
   return {};
 }
 
 Status RunDecodeLive(const MeasuredHeads& measured, HeadId id, const kernels::DecodeMethod& method,
                      const kernels::ParameterValues& values, int32_t decode_rows, int32_t num_threads,
-                     const std::stop_token& stop, LiveRun* run, const BeforeTimes& before_times) {
+                     const std::stop_token& stop, LiveRun* run) {
   const DecodeSteps steps(measured, id, decode_rows);
   if (Status status = steps.Check(id); !status.ok()) return status;
-  LiveRun result;
-  const auto walk = [&](LiveRun* walked) {
-    return WalkDecodeLive(measured, id, steps, method, values, {num_threads, stop}, walked);
+  const kernels::AttentionProblem whole = measured.Problem();
+  const kernels::RunOptions options{num_threads, stop};
+  const kernels::DecodeMethod& dense = kernels::DecodeBaseline();
+  const kernels::ParameterValues dense_values(dense.spec());
+  DecodeWalk walk(steps, method, values, whole, RecordedOf(measured), options);
+  DecodeWalk dense_walk(steps, dense, dense_values, whole, RecordedOf(measured), options);
+  if (Status status = walk.Start(); !status.ok()) return status;
+  if (Status status = dense_walk.Start(); !status.ok()) return status;
+  const int64_t width = measured.ValueDim(), heads = measured.num_qo_heads, head = id.head - measured.first_qo_head;
+  std::vector<float> o(static_cast<size_t>(heads * width)), lse(static_cast<size_t>(heads));
+  const kernels::AttentionOutput output{kernels::ContiguousTensor<void>(o.data(), heads, 1, width), lse.data()};
+  std::vector<float> outputs, dense_outputs;
+  // Attends to what one of the two walks selects and adds the head's row to `rows`.
+  const auto attend = [&](DecodeWalk& of, int64_t step, std::vector<float>* rows, double* milliseconds) -> Status {
+    kernels::DecodeSelection selection;
+    double select_ms = 0;
+    if (Status status = of.Select(step, &selection, &select_ms); !status.ok()) return status;
+    const Stopwatch watch;
+    if (Status status = kernels::DecodeCpu(steps.Problem(whole, step), selection, output, options); !status.ok())
+      return status;
+    *milliseconds += watch.Milliseconds();
+    rows->insert(rows->end(), o.begin() + head * width, o.begin() + (head + 1) * width);
+    return of.WantsOutput() ? of.Attended(step, selection, o.data(), lse.data()) : Status{};
   };
-  if (before_times) {
-    if (Status status = walk(&result); !status.ok()) return status;
-    result.attend_ms = result.dense_attend_ms = 0;
-    before_times(result);
+  LiveRun result;
+  for (int64_t step = 0; step < steps.count(); ++step) {
+    if (Status status = attend(walk, step, &outputs, &result.attend_ms); !status.ok()) return status;
+    if (Status status = attend(dense_walk, step, &dense_outputs, &result.dense_attend_ms); !status.ok()) return status;
   }
-  if (Status status = walk(&result); !status.ok()) return status;
+  const auto count = static_cast<double>(steps.count());
+  result.attend_ms /= count;
+  result.dense_attend_ms /= count;
+  SetError(outputs, dense_outputs, steps.count(), measured.ValueDim(), &result);
+  result.num_rows = steps.count();
+  result.device = NamedCpu();
   *run = result;
   return {};
 }

@@ -25,15 +25,16 @@ std::shared_ptr<analysis::LiveHead> LiveHeads::Of(ui::MapView view, const analys
 }
 
 analysis::LiveRun LiveHeads::Run(ui::MapView view, const analysis::HeadTensorsPtr& head,
-                                 const kernels::SparseIndex& index, const std::stop_token& stop,
-                                 const analysis::BeforeTimes& before_times) {
+                                 const kernels::SparseIndex& index, Timed timed, const std::stop_token& stop) {
   if (const int64_t kept = CountPairs(index.View()).kept; kept > kMostScores) {
     throw UsageError({.problem = "the kernel does not follow the sliders here, where the method keeps " +
                                  std::to_string(kept / 1'000'000) + " million scores, which take seconds",
                       .remedy = "press Run instead"});
   }
   analysis::LiveRun run;
-  CheckStatus(Of(view, head)->Run(index.View(), 0, stop, &run, before_times));
+  const std::shared_ptr<analysis::LiveHead> live = Of(view, head);
+  CheckStatus(timed == Timed::kYes ? live->Run(index.View(), 0, stop, &run)
+                                   : live->RunUntimed(index.View(), 0, stop, &run));
   return run;
 }
 
@@ -52,13 +53,13 @@ void LiveHeads::Clear() {
 
 analysis::LiveRun RunDecodeLive(OpenedTrace& trace, ui::MapView view, analysis::HeadId head,
                                 const kernels::DecodeMethod& method, const kernels::ParameterValues& values, bool alone,
-                                const std::stop_token& stop, const analysis::BeforeTimes& before_times) {
+                                Timed timed, const std::stop_token& stop) {
   const analysis::HeadTensorsPtr shown = trace.heads.Show(view, head);
   const analysis::MeasuredHeadsPtr measured = analysis::WithLowerLayers(
       trace.reader, alone ? analysis::AloneHead(shown) : trace.GroupOf(head), method.LowerLayers(values, head.layer));
   analysis::LiveRun run;
-  CheckStatus(
-      analysis::RunDecodeLive(*measured, head, method, values, trace.DecodeRows(), 0, stop, &run, before_times));
+  CheckStatus(analysis::RunDecodeLive(*measured, head, method, values, trace.DecodeRows(), 0, stop, &run));
+  if (timed == Timed::kNo) run.attend_ms = run.dense_attend_ms = 0;
   return run;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <stop_token>
@@ -15,6 +16,9 @@
 
 namespace headscope::app {
 
+// Whether a live run has times, which are to be taken on a machine at rest, or is for the errors alone.
+enum class Timed : uint8_t { kNo, kYes };
+
 // Callable from any thread.
 class LiveHeads {
  public:
@@ -26,7 +30,7 @@ class LiveHeads {
   // Of a prefill method's mask. Throws UsageError where it keeps more than kMostScores, what the kernels refuse, and
   // CancelledError.
   analysis::LiveRun Run(ui::MapView view, const analysis::HeadTensorsPtr& head, const kernels::SparseIndex& index,
-                        const std::stop_token& stop, const analysis::BeforeTimes& before_times);
+                        Timed timed, const std::stop_token& stop);
   void ForgetDenseTimes(ui::MapView view);  // as Workbench's
   void Clear();
 
@@ -41,6 +45,6 @@ class LiveHeads {
 // Of a decode method; `alone` as MaskOfDecode takes it. Throws as that.
 analysis::LiveRun RunDecodeLive(OpenedTrace& trace, ui::MapView view, analysis::HeadId head,
                                 const kernels::DecodeMethod& method, const kernels::ParameterValues& values, bool alone,
-                                const std::stop_token& stop, const analysis::BeforeTimes& before_times);
+                                Timed timed, const std::stop_token& stop);
 
 }  // namespace headscope::app

@@ -14,6 +14,7 @@ void TraceWorkbench::OpenTrace(const std::string& path, ui::Reply<ui::TraceSumma
       [this, done = std::move(done)](const std::shared_ptr<OpenedTrace>& trace) {
         heads_.Forget();
         for (const char* prefix : kShownOfTrace) queue_.Cancel(prefix);
+        CancelLiveRuns();
         CancelSearch();
         CancelTuning();
         CancelRun();
@@ -91,32 +92,35 @@ void TraceWorkbench::RequestLiveRun(ui::MapView view, analysis::HeadId head, con
   const analysis::KeptMask* const mask = masks_.Find(mask_id);
   if (!trace_ || mask == nullptr)
     return post_([failed = std::move(failed)] { failed("This mask is gone; move a slider to make it again."); });
+  const auto run = [this, trace = trace_, view, head, method, values, index = mask->index, alone = measures_alone()](
+                       Timed timed, const std::stop_token& stop) {
+    if (index) return live_heads_.Run(view, trace->heads.Show(view, head), *index, timed, stop);
+    const kernels::DecodeMethod* const decode = MethodFor(trace->reader, method).decode;  // also "decode/NAME"
+    if (decode == nullptr)
+      throw UsageError({.field = "method",
+                        .value = Quoted(method),
+                        .problem = "it is a prefill method, and the mask a decode method's",
+                        .remedy = "move a slider to make the mask again"});
+    return RunDecodeLive(*trace, view, head, *decode, values, alone, timed, stop);
+  };
+  // The errors are shown at once, beside the mask that is being drawn. That drawing takes every core, and so would the
+  // times be of it: they are taken by a task of its own when it is done, on a map at rest and not between two steps of
+  // a slider. Until then no worker waits: the drawing needs them.
+  const std::string tag = kLivePrefix + ViewName(view);
   Submit<analysis::LiveRun>(
-      kLivePrefix + ViewName(view), kLivePriority,
-      [this, trace = trace_, view, head, method, values, index = mask->index, done,
-       alone = measures_alone()](const std::stop_token& stop) {
-        // The errors are shown at once, beside the mask that is being drawn. That drawing takes every core, and so
-        // would the times be of it: they are taken when it is done, on a map at rest and not between two steps of a
-        // slider, one map's after the other's.
-        std::unique_lock<std::mutex> timing(live_timing_, std::defer_lock);
-        const analysis::BeforeTimes before_times = [&](const analysis::LiveRun& untimed) {
-          if (untimed.checked_rows > 0 && !stop.stop_requested())
-            post_([stop, done, untimed] {
-              if (!stop.stop_requested()) done(untimed);
+      tag, kLivePriority, [run](const std::stop_token& stop) { return run(Timed::kNo, stop); },
+      [this, view, tag, run, done, failed](const analysis::LiveRun& untimed) {
+        // First, so that a reply that cancels the run cancels this.
+        shared_.live_turns->Ask(
+            {this, view}, [this](std::function<void()> then) { CallWhenDrawn(ui::Drawn::kTiles, std::move(then)); },
+            [this, tag, run, done, failed](const LiveTurns::Turn& turn) {
+              Submit<analysis::LiveRun>(
+                  tag, kLivePriority, [run, turn](const std::stop_token& stop) { return run(Timed::kYes, stop); }, done,
+                  failed);
             });
-          LockUnlessStopped(&timing, stop);
-          WaitUntilDrawn(stop);
-        };
-        if (index) return live_heads_.Run(view, trace->heads.Show(view, head), *index, stop, before_times);
-        const kernels::DecodeMethod* const decode = MethodFor(trace->reader, method).decode;  // also "decode/NAME"
-        if (decode == nullptr)
-          throw UsageError({.field = "method",
-                            .value = Quoted(method),
-                            .problem = "it is a prefill method, and the mask a decode method's",
-                            .remedy = "move a slider to make the mask again"});
-        return RunDecodeLive(*trace, view, head, *decode, values, alone, stop, before_times);
+        if (untimed.checked_rows > 0) done(untimed);
       },
-      done, std::move(failed));
+      failed);
 }
 
 void TraceWorkbench::RequestLostKeys(analysis::HeadId head, int64_t mask_id, int64_t row,
@@ -182,7 +186,9 @@ void TraceWorkbench::DescribeModel(const std::string& model_dir, ui::Reply<ui::M
 }
 
 std::unique_ptr<ui::Workbench> MakeTraceWorkbench(const WorkbenchOptions& options, ui::PostFunction post) {
-  return std::make_unique<TraceWorkbench>(options, std::move(post));
+  SharedAmongTraces shared;
+  shared.live_turns = std::make_shared<LiveTurns>(post);
+  return std::make_unique<TraceWorkbench>(options, std::move(post), shared);
 }
 
 }  // namespace headscope::app

@@ -8,7 +8,6 @@
 #include <filesystem>
 #include <future>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -38,6 +37,7 @@
 #include "kernels/cuda_executor.h"
 #include "known_heads.h"
 #include "live_heads.h"
+#include "live_turns.h"
 #include "lost_keys.h"
 #include "made_mask.h"
 #include "map_export.h"
@@ -89,13 +89,14 @@ struct SharedAmongTraces {
   std::shared_ptr<ui::MemoryBudget> memory = std::make_shared<ui::MemoryBudget>();
   std::shared_ptr<MeasuringGate> gate = std::make_shared<MeasuringGate>();
   std::shared_ptr<PageReturner> pages = ReturnWhatLeaves(memory.get(), gate);
+  std::shared_ptr<LiveTurns> live_turns;
   // The registry, and what was made of files since. On the UI thread.
   std::shared_ptr<std::vector<kernels::MethodSpec>> methods = RegisteredMethods();
 };
 
 class TraceWorkbench : public ui::Workbench {
  public:
-  TraceWorkbench(const WorkbenchOptions& options, ui::PostFunction post, const SharedAmongTraces& shared = {})
+  TraceWorkbench(const WorkbenchOptions& options, ui::PostFunction post, const SharedAmongTraces& shared)
       : ui::Workbench(shared.memory),
         options_(options),
         shared_(shared),
@@ -118,6 +119,7 @@ class TraceWorkbench : public ui::Workbench {
   ~TraceWorkbench() override {
     alive_.reset();
     CancelRun();
+    CancelLiveRuns();
     queue_.Cancel("");
     live_heads_.Clear();
     head_masses_.Clear();  // after their requests, so that none begins another pass
@@ -204,7 +206,10 @@ class TraceWorkbench : public ui::Workbench {
   void RequestLiveRun(ui::MapView view, analysis::HeadId head, const std::string& method,
                       const kernels::ParameterValues& values, int64_t mask_id, ui::Reply<analysis::LiveRun> done,
                       ui::ErrorReply failed) override;
-  void CancelLiveRun(ui::MapView view) override { queue_.Cancel(kLivePrefix + ViewName(view)); }
+  void CancelLiveRun(ui::MapView view) override {
+    shared_.live_turns->Leave({this, view});
+    queue_.Cancel(kLivePrefix + ViewName(view));
+  }
   void ForgetDenseTimes(ui::MapView view) override { live_heads_.ForgetDenseTimes(view); }
   void RequestLostKeys(analysis::HeadId head, int64_t mask_id, int64_t row,
                        ui::Reply<std::vector<ui::LostKey>> done) override;
@@ -335,10 +340,8 @@ class TraceWorkbench : public ui::Workbench {
   TileSource& TilesOf(ui::MapView view) { return *tiles_[static_cast<size_t>(view)]; }
   // Frees what was held of a trace that is no longer on show, and its memory to the system, in the background.
   void GiveBack(std::shared_ptr<OpenedTrace> closed, std::vector<std::shared_ptr<void>> held);
-  // Waits for it until `stop` is requested.
-  static void LockUnlessStopped(std::unique_lock<std::mutex>* lock, const std::stop_token& stop) {
-    constexpr std::chrono::milliseconds kLookAtFlag(2);
-    while (!lock->try_lock() && !stop.stop_requested()) std::this_thread::sleep_for(kLookAtFlag);
+  void CancelLiveRuns() {
+    for (const ui::MapView view : ui::kMapViews) CancelLiveRun(view);
   }
   // Called by a worker, before it measures: everything that was posted so far is on the screen, or it took too long.
   void WaitUntilDrawn(const std::stop_token& stop);
@@ -412,7 +415,6 @@ class TraceWorkbench : public ui::Workbench {
   std::shared_ptr<RunSlot> run_slot_;
   MassCache head_masses_{shared_memory()};
   LiveHeads live_heads_{shared_memory()};
-  std::mutex live_timing_;  // held by the one live run whose times are taken
   CaptureJob capture_;
   std::shared_ptr<CaptureEstimator> estimator_ = std::make_shared<CaptureEstimator>();
   KnownHeads heads_;

@@ -344,7 +344,7 @@ void TraceWorkbench::WaitUntilDrawn(const std::stop_token& stop) {
   // Held by both sides: the worker may have given up when the window answers.
   const auto drawn = std::make_shared<std::promise<void>>();
   const std::future<void> answer = drawn->get_future();
-  post_([this, drawn] { CallWhenDrawn([drawn] { drawn->set_value(); }); });
+  post_([this, drawn] { CallWhenDrawn(ui::Drawn::kFrames, [drawn] { drawn->set_value(); }); });
   const auto end = std::chrono::steady_clock::now() + kLongestWaitForScreen;
   constexpr std::chrono::milliseconds kLookAtFlag(2);
   while (!stop.stop_requested() && std::chrono::steady_clock::now() < end) {

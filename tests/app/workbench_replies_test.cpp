@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
@@ -13,6 +14,8 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "synthetic_trace.h"
@@ -38,8 +41,11 @@ class WorkbenchRepliesTest : public ::testing::Test {
   void Open(const std::string& name, const data::TraceLayout& layout) {
     const std::string path = folder_.File(name);
     data::testing::WriteTrace(path, layout, kSquareTokens, kSquareTokens, kSquareTokens);
+    OpenIn(bench_.get(), path);
+  }
+  void OpenIn(ui::Workbench* bench, const std::string& path) {
     bool opened = false;
-    bench_->OpenTrace(
+    bench->OpenTrace(
         path,
         [&](const ui::TraceSummary& trace) {
           head_ = trace.heads.front();
@@ -62,10 +68,17 @@ class WorkbenchRepliesTest : public ::testing::Test {
     return true;
   }
 
-  int64_t MaskOf(ui::MapView view) {
-    const kernels::MethodSpec& method = bench_->methods().front();
+  void Post(std::function<void()> turn) {
+    const std::lock_guard lock(mutex_);
+    turns_.push_back(std::move(turn));
+    posted_.notify_one();
+  }
+
+  int64_t MaskOf(ui::MapView view) { return MaskOf(bench_.get(), view); }
+  int64_t MaskOf(ui::Workbench* bench, ui::MapView view) {
+    const kernels::MethodSpec& method = bench->methods().front();
     std::optional<int64_t> mask;
-    bench_->RequestMask(
+    bench->RequestMask(
         view, head_, method.name, kernels::ParameterValues(method), [&](ui::LiveMask made) { mask = made.mask_id; },
         [&](const std::string& sentence) {
           ADD_FAILURE() << sentence;
@@ -89,12 +102,55 @@ class WorkbenchRepliesTest : public ::testing::Test {
   std::mutex mutex_;
   std::condition_variable posted_;
   std::deque<std::function<void()>> turns_;
-  const std::unique_ptr<ui::Workbench> bench_ = MakeTraceWorkbench({}, [this](std::function<void()> turn) {
-    const std::lock_guard lock(mutex_);
-    turns_.push_back(std::move(turn));
-    posted_.notify_one();
-  });
+  const std::unique_ptr<ui::Workbench> bench_ =
+      MakeTraceWorkbench({}, [this](std::function<void()> turn) { Post(std::move(turn)); });
   analysis::HeadId head_;
+};
+
+// The window's answers are given by the test: when a screen is drawn.
+class WorkbenchLiveRunTest : public WorkbenchRepliesTest {
+ protected:
+  struct Live {
+    int errors = 0, times = 0;
+  };
+
+  void Record(ui::Workbench* bench) {
+    bench->SetWhenDrawn([this](ui::Drawn what, std::function<void()> then) {
+      EXPECT_EQ(what, ui::Drawn::kTiles);
+      ++num_asked_;
+      screens_.push_back(std::move(then));
+    });
+  }
+  void Draw() {
+    ASSERT_FALSE(screens_.empty());
+    const std::function<void()> then = std::move(screens_.front());
+    screens_.pop_front();
+    then();
+  }
+  // Of a mask that was made by `bench`.
+  void Run(ui::Workbench* bench, ui::MapView view, int64_t mask, Live* live) {
+    const kernels::MethodSpec& method = bench->methods().front();
+    bench->RequestLiveRun(
+        view, head_, method.name, kernels::ParameterValues(method), mask,
+        [live](const analysis::LiveRun& run) { ++(run.is_timed() ? live->times : live->errors); },
+        [](const std::string& sentence) { ADD_FAILURE() << sentence; });
+  }
+  // Turns of the window for a while: what would come, comes.
+  void Linger() {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(150);
+    while (std::chrono::steady_clock::now() < end) {
+      bool posted = false;
+      std::thread later([&] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+        Post([&] { posted = true; });
+      });
+      EXPECT_TRUE(Until([&] { return posted; }));
+      later.join();
+    }
+  }
+
+  int num_asked_ = 0;
+  std::deque<std::function<void()>> screens_;
 };
 
 // Of a model with one layer more than that of the other tests.
@@ -189,6 +245,81 @@ TEST_F(WorkbenchRepliesTest, ATileThatCannotBeMadeIsAnsweredOnceWithoutOne) {
   ASSERT_TRUE(Until([&] { return tile.has_value(); })) << "no answer";
   EXPECT_EQ(*tile, nullptr);
   EXPECT_THAT(said, HasSubstr("1000"));
+}
+
+TEST_F(WorkbenchLiveRunTest, TimesComeWhenTheScreenIsDrawnAndNotBefore) {
+  Record(bench_.get());
+  Live live;
+  Run(bench_.get(), ui::MapView::kFirst, MaskOf(ui::MapView::kFirst), &live);
+  ASSERT_TRUE(Until([&] { return live.errors > 0; }));
+  ASSERT_EQ(num_asked_, 1);
+  Linger();
+  EXPECT_EQ(live.times, 0);
+  Draw();
+  ASSERT_TRUE(Until([&] { return live.times > 0; }));
+  Linger();
+  EXPECT_EQ(live.errors, 1);
+  EXPECT_EQ(live.times, 1);
+  EXPECT_EQ(num_asked_, 1);
+}
+
+// Also where the other map shows another trace, of a workbench of its own.
+TEST_F(WorkbenchLiveRunTest, OneMapIsTimedAfterTheOther) {
+  const std::unique_ptr<ui::Workbench> another = bench_->Another();
+  OpenIn(another.get(), folder_.File("square.h5"));
+  Record(bench_.get());
+  Record(another.get());
+  Live first, second, of_another;
+  Run(bench_.get(), ui::MapView::kFirst, MaskOf(ui::MapView::kFirst), &first);
+  ASSERT_TRUE(Until([&] { return first.errors > 0; }));
+  Run(bench_.get(), ui::MapView::kSecond, MaskOf(ui::MapView::kSecond), &second);
+  ASSERT_TRUE(Until([&] { return second.errors > 0; }));
+  Run(another.get(), ui::MapView::kFirst, MaskOf(another.get(), ui::MapView::kFirst), &of_another);
+  ASSERT_TRUE(Until([&] { return of_another.errors > 0; }));
+  Linger();
+  EXPECT_EQ(num_asked_, 1) << "the others wait for the first one's end, and then for the screen";
+  Draw();
+  ASSERT_TRUE(Until([&] { return first.times > 0 && num_asked_ == 2; }));
+  EXPECT_EQ(second.times + of_another.times, 0);
+  Draw();
+  ASSERT_TRUE(Until([&] { return second.times > 0 && num_asked_ == 3; }));
+  EXPECT_EQ(of_another.times, 0);
+  Draw();
+  ASSERT_TRUE(Until([&] { return of_another.times > 0; }));
+  EXPECT_EQ(num_asked_, 3);
+}
+
+// What is drawn needs the workers: a run that waits for the drawing has none.
+TEST_F(WorkbenchLiveRunTest, ATileComesWhileThreeRunsWaitForTheScreen) {
+  Record(bench_.get());
+  constexpr std::array kViews = {ui::MapView::kFirst, ui::MapView::kSecond, ui::MapView::kThird};
+  std::array<Live, kViews.size()> runs;
+  std::array<int64_t, kViews.size()> masks = {};
+  for (size_t i = 0; i < kViews.size(); ++i) masks[i] = MaskOf(kViews[i]);
+  for (size_t i = 0; i < kViews.size(); ++i) Run(bench_.get(), kViews[i], masks[i], &runs[i]);
+  ASSERT_TRUE(Until([&] { return std::ranges::all_of(runs, [](const Live& run) { return run.errors > 0; }); }));
+  bool tile = false;
+  bench_->RequestTile(ui::MapView::kFirst, Whole(), 1, [&](const analysis::TilePtr&) { tile = true; });
+  ASSERT_TRUE(Until([&] { return tile; }));
+  for (const Live& run : runs) EXPECT_EQ(run.times, 0) << "none has ended its wait to let the tile through";
+  EXPECT_EQ(num_asked_, 1);
+}
+
+// As the next step of a slider does, whose screen is another one.
+TEST_F(WorkbenchLiveRunTest, ARunThatIsCancelledWhileItWaitsHasNoTimes) {
+  Record(bench_.get());
+  Live cancelled, next;
+  const int64_t mask = MaskOf(ui::MapView::kFirst);
+  Run(bench_.get(), ui::MapView::kFirst, mask, &cancelled);
+  ASSERT_TRUE(Until([&] { return cancelled.errors > 0; }));
+  Run(bench_.get(), ui::MapView::kFirst, mask, &next);
+  ASSERT_TRUE(Until([&] { return next.errors > 0; }));
+  Draw();
+  ASSERT_TRUE(Until([&] { return num_asked_ == 2; }));
+  EXPECT_EQ(next.times, 0) << "what was asked for since may not be drawn yet";
+  Draw();
+  ASSERT_TRUE(Until([&] { return next.times > 0; }));
+  EXPECT_EQ(cancelled.times, 0);
 }
 
 // The window's traces share what was read from files.

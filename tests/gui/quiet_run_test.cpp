@@ -70,11 +70,11 @@ TEST_F(QuietRunTest, NoFrameIsDrawnBesideTheRepeatsOfARun) {
   ASSERT_NE(calm, nullptr);
   int asked = 0, calm_stretches = 0;
   const auto reset = qScopeGuard([this] { workbench_->SetWhenDrawn({}); });
-  workbench_->SetWhenDrawn([&](std::function<void()> then) {
+  workbench_->SetWhenDrawn([&](ui::Drawn what, std::function<void()> then) {
     ++asked;
     QElapsedTimer since;
     since.start();
-    calm->Then([&, then = std::move(then), since] {
+    calm->Then(what, [&, then = std::move(then), since] {
       // A machine that draws too slowly to come to rest is not waited for.
       if (since.elapsed() < ui::ScreenCalm::kLongestMs) {
         ++calm_stretches;

@@ -137,6 +137,14 @@ TEST_F(WindowStateTest, ErrorsOfALiveRunAreThereBeforeItsTimes) {
   EXPECT_FALSE(trial.live()->is_timed());
   EXPECT_TRUE(trial.is_live_present()) << "it is of the mask on show";
   EXPECT_TRUE(trial.live_pending()) << "its times are on their way";
+  // They wait for what is measured; the errors are still of the mask on show.
+  trial.SetMeasuring(true);
+  EXPECT_TRUE(trial.live_waits());
+  EXPECT_TRUE(trial.is_live_present());
+  trial.SetMeasuring(false);
+  EXPECT_TRUE(trial.live_pending());
+  workbench_.DeliverReplies(1);
+  EXPECT_TRUE(trial.is_live_present());
   // The next step of the slider drops them.
   trial.SetValue("window", 32);
   EXPECT_FALSE(trial.is_live_present());

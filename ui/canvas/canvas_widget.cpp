@@ -476,7 +476,10 @@ bool HeadCanvas::IsCovered() const {
   return isVisible() && visibleRegion().isEmpty();
 }
 bool HeadCanvas::IsFrameDue() const {
-  return (impl_->frame_requested || impl_->model.tiles().num_pending() > 0) && !IsCovered();
+  return impl_->frame_requested && !IsCovered();
+}
+bool HeadCanvas::IsTileDue() const {
+  return impl_->model.tiles().num_pending() > 0 && !IsCovered();
 }
 int64_t HeadCanvas::frames_drawn() const {
   return impl_->frames_drawn;

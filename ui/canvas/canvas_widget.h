@@ -210,10 +210,11 @@ class HeadCanvas : public GlSurface {
 
   // Frames drawn since construction: the measure of idleness.
   int64_t frames_drawn() const;
-  // A frame is asked for and not drawn yet, or a tile that will ask for one is on its way. Qt draws none of a map that
-  // something opaque, such as a page or the palette over a small one, covers whole; it is drawn when that goes, and is
-  // not due until then.
+  // A frame is asked for and not drawn yet. Qt draws none of a map that something opaque, such as a page or the palette
+  // over a small one, covers whole; it is drawn when that goes, and is not due until then.
   bool IsFrameDue() const;
+  // A tile that will ask for one is on its way, to a map that is not covered.
+  bool IsTileDue() const;
   // True when no tile, mask or live run of the present view is on its way and no frame is due.
   bool IsSettled() const;
   // The same but for the times of the live run, which are taken when all else is on the screen.

@@ -75,13 +75,14 @@ MainWindow::MainWindow(Workbench* workbench, const QString& session_path)
   workbench_->SetBackgroundErrorHandler(
       [this](const std::string& sentence) { notice_->ShowError(QString::fromStdString(sentence)); });
   // A frame that is asked for while nothing is painted stays due.
-  calm_ = new ScreenCalm(this, [this] {
+  calm_ = new ScreenCalm(this, [this](Drawn what) {
     if (isMinimized()) return false;
     const QList<HeadCanvas*> maps = Maps();
-    return std::any_of(maps.begin(), maps.end(),
-                       [](const HeadCanvas* map) { return map->isVisible() && map->IsFrameDue(); });
+    return std::any_of(maps.begin(), maps.end(), [what](const HeadCanvas* map) {
+      return map->isVisible() && (what == Drawn::kTiles ? map->IsTileDue() : map->IsFrameDue());
+    });
   });
-  workbench_->SetWhenDrawn([this](std::function<void()> then) { calm_->Then(std::move(then)); });
+  LetWaitForScreen(workbench_);
   canvas_->SetWorkbench(workbench_);
   PlacePanes(this, docks_);
   state_.SetMethod({FirstMethod(state_.trial.methods()), {}, state_.trial.target()});
@@ -90,6 +91,10 @@ MainWindow::MainWindow(Workbench* workbench, const QString& session_path)
   SyncViewCommands();
   UpdateCommands();
   KeepState();
+}
+
+void MainWindow::LetWaitForScreen(Workbench* workbench) {
+  workbench->SetWhenDrawn([this](Drawn what, std::function<void()> then) { calm_->Then(what, std::move(then)); });
 }
 
 MainWindow::~MainWindow() {

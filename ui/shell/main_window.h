@@ -137,6 +137,7 @@ class MainWindow : public QMainWindow {
   void ShowTheSamePart();
   void FollowHead();  // the other maps, if they are to
   void OpenOtherTrace(const QString& path);
+  void LetWaitForScreen(Workbench* workbench);  // what it measures, for what the window draws
   void OtherTraceOpened(const TraceSummary& trace);
   void RequestOtherStatistics();
   void CloseOtherTrace();

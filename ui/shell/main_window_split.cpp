@@ -255,6 +255,7 @@ void MainWindow::OpenOtherTrace(const QString& path) {
   progress_->Update(kOpenWork, report);
   bench->SetBackgroundErrorHandler(
       [this](const std::string& sentence) { notice_->ShowError(QString::fromStdString(sentence)); });
+  LetWaitForScreen(bench);  // its map's live runs, too, are timed on a window at rest
   opening_other_ = opened;  // another choice drops it with its replies
   bench->OpenTrace(path.toStdString(),
                    WhileAlive(this,

@@ -14,16 +14,16 @@ constexpr int kCalmLooks = 6;
 
 }  // namespace
 
-ScreenCalm::ScreenCalm(QWidget* window, std::function<bool()> frame_due)
-    : QObject(window), frame_due_(std::move(frame_due)) {
+ScreenCalm::ScreenCalm(QWidget* window, std::function<bool(Drawn)> is_due)
+    : QObject(window), is_due_(std::move(is_due)) {
   // Every widget's frame begins with a request to its window.
   window->installEventFilter(this);
   look_.setInterval(kLookEveryMs);
   connect(&look_, &QTimer::timeout, this, &ScreenCalm::Look);
 }
 
-void ScreenCalm::Then(std::function<void()> then) {
-  Waiting waiting{std::move(then), {}};
+void ScreenCalm::Then(Drawn what, std::function<void()> then) {
+  Waiting waiting{what, std::move(then), {}};
   waiting.since.start();
   looks_ = 0;  // what was asked for just now is drawn by an event that has yet to come
   waiting_.push_back(std::move(waiting));
@@ -36,10 +36,11 @@ bool ScreenCalm::eventFilter(QObject* watched, QEvent* event) {
 }
 
 void ScreenCalm::Look() {
-  const bool calm = ++looks_ >= kCalmLooks && !frame_due_();
+  const bool calm = ++looks_ >= kCalmLooks && !is_due_(Drawn::kFrames), tile_due = is_due_(Drawn::kTiles);
   std::vector<Waiting> ready;
   std::erase_if(waiting_, [&](Waiting& one) {
-    const bool is_ready = calm || one.since.elapsed() >= kLongestMs;
+    const bool waits_for_tile = one.what == Drawn::kTiles && tile_due;
+    const bool is_ready = !waits_for_tile && (calm || one.since.elapsed() >= kLongestMs);
     if (is_ready) ready.push_back(std::move(one));
     return is_ready;
   });

@@ -149,7 +149,7 @@ void MethodTrial::SetLiveWanted(bool wanted) {
 void MethodTrial::CancelLive() {
   ++live_request_;
   if (live_pending_) workbench_->CancelLiveRun(view_);
-  live_pending_ = live_waits_ = is_live_present_ = false;
+  live_pending_ = live_waits_ = false;
 }
 
 void MethodTrial::SetMeasuring(bool measuring) {
@@ -175,6 +175,7 @@ void MethodTrial::RunLiveAgain() {
 
 void MethodTrial::RequestLive() {
   CancelLive();
+  is_live_present_ = false;
   live_error_.clear();
   if (!live_wanted_ || workbench_ == nullptr || !mask_ || !head_) return;
   live_waits_ = measuring_;
@@ -321,6 +322,7 @@ void MethodTrial::RequestMask() {
   mask_pending_ = mask_outdated_ = false;
   DropGhost();
   CancelLive();
+  is_live_present_ = false;
   if (workbench_ == nullptr || method() == nullptr || !head_ || !mask_wanted_) {
     mask_.reset();  // it belongs to another head or to other parameters, or nobody looks
     live_.reset();

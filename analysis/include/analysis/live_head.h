@@ -6,7 +6,6 @@
 #include <chrono>
 #include <cstdint>
 #include <deque>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <stop_token>
@@ -47,15 +46,10 @@ class DenseTimes {
   std::deque<Time> times_;
 };
 
-// Called once by a run, on its thread, before anything is timed: the place to wait until nothing else is at work. What
-// is known by then has no times: the errors of a short head and of a decode method, of another head nothing
-// (LiveRun::checked_rows is 0).
-using BeforeTimes = std::function<void(const LiveRun& untimed)>;
-
 // A head under a prefill method's slider, on the CPU. Dense attention's output of the checked rows is computed by the
-// first run and held. Of a short head, the method's output is known first, and then dense attention and the method are
-// timed in turn by every run, in the rounds of a measured comparison: what else the machine does meets both, and their
-// ratio is the one that a comparison finds. Of another, dense attention is timed again now and then
+// first run and held. Of a short head, dense attention and the method are timed in turn by every run, in the rounds of
+// a measured comparison: what else the machine does meets both, and their ratio is the one that a comparison finds. Of
+// another, dense attention is timed again now and then
 // (DenseTimes). The checked rows are: all rows of a head with at most
 // kMostPairs pairs of row and token, else kBlocks blocks of kBlockRows rows, evenly spaced, so that the first run,
 // which takes longer by it, does not take as long as dense attention does. A run of such a head attends a second time,
@@ -80,9 +74,14 @@ class LiveHead {
 
   const HeadTensorsPtr& head() const { return head_; }
   // `index` lies inside the model's window (SelectOnHead). Errors: a head on which methods do not run; an index of
-  // other rows or columns; cancelled, and *run is then unchanged. `before_times` may be empty.
+  // other rows or columns; cancelled, and *run is then unchanged.
   kernels::Status Run(const kernels::SparseIndexView& index, int32_t num_threads, const std::stop_token& stop,
-                      LiveRun* run, const BeforeTimes& before_times = {});
+                      LiveRun* run);
+  // The same errors of the method and no times, as soon as may be, whatever else is at work. Of a head that is not
+  // short and whose rows are all checked, nothing (LiveRun::checked_rows is 0): they would cost a second pass over all
+  // of it, and come with the times.
+  kernels::Status RunUntimed(const kernels::SparseIndexView& index, int32_t num_threads, const std::stop_token& stop,
+                             LiveRun* run);
   // What dense attention took met other work, which has ended: the next run that begins times it anew. Does not wait
   // for the one under way, whose times are forgotten as well.
   void ForgetDenseTimes() { forgets_times_ = true; }
@@ -101,9 +100,7 @@ class LiveHead {
   kernels::AttentionProblem ProblemOf(const Rows& rows) const;
   kernels::Status SelectDense(const kernels::AttentionProblem& problem, const kernels::RunOptions& options,
                               kernels::SparseIndex* index) const;
-  // The method's outputs of a short head, and dense attention's where they are not held yet.
-  kernels::Status AttendUntimed(const kernels::SparseIndexView& index, const kernels::RunOptions& options,
-                                std::vector<float>* outputs);
+  void SetErrorOf(const std::vector<float>& outputs, LiveRun* run) const;  // of the checked rows
   // Both time the method and dense attention, and make the method's outputs of the checked rows: in turn, of a short
   // head, or apart. `outputs` has room for all rows.
   kernels::Status AttendInTurn(const kernels::SparseIndexView& index, const kernels::RunOptions& options,
@@ -126,10 +123,9 @@ class LiveHead {
 };
 
 // The same of a decode method: its last `decode_rows` recorded rows, one generation step each, as PreviewDecode walks
-// over them, each beside dense attention of the same step. Selection is not in the times. The steps are walked along
-// once for the errors and, after `before_times`, once more for the times.
+// over them, each beside dense attention of the same step. Selection is not in the times.
 kernels::Status RunDecodeLive(const MeasuredHeads& measured, HeadId head, const kernels::DecodeMethod& method,
                               const kernels::ParameterValues& values, int32_t decode_rows, int32_t num_threads,
-                              const std::stop_token& stop, LiveRun* run, const BeforeTimes& before_times = {});
+                              const std::stop_token& stop, LiveRun* run);
 
 }  // namespace headscope::analysis

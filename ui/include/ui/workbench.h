@@ -423,6 +423,10 @@ struct HeadsReplies {
   Reply<ProgressReport> progress;  // of all heads together
 };
 
+// What of the screen is waited for. kFrames: those that were asked for; of a window that never rests, no longer than a
+// moment. kTiles: as well, and however long it takes, that every map on show has the tiles that it asked for.
+enum class Drawn : uint8_t { kFrames, kTiles };
+
 class Workbench {
  public:
   virtual ~Workbench() = default;
@@ -434,7 +438,7 @@ class Workbench {
   // How work in the background waits for the screen, so that no frame is drawn beside what it measures: the window
   // calls `then`, on the UI thread, when everything that it was told before is drawn. Without one, nothing is waited
   // for.
-  using WhenDrawn = std::function<void(std::function<void()> then)>;
+  using WhenDrawn = std::function<void(Drawn what, std::function<void()> then)>;
   void SetWhenDrawn(WhenDrawn when_drawn) { when_drawn_ = std::move(when_drawn); }
 
   // What all caches of the window share, on both sides of this interface.
@@ -515,8 +519,8 @@ class Workbench {
   virtual void RequestMask(MapView view, analysis::HeadId head, const std::string& method,
                            const kernels::ParameterValues& values, Reply<LiveMask> done, ErrorReply failed) = 0;
   // Runs the executor on what a mask keeps, which was made of these parameters and is held. May come twice: with the
-  // errors, and no times (LiveRun::is_timed), beside whatever else is at work; then with its times, which are taken
-  // when the window has drawn what it has to. A new request of the same view cancels the one before.
+  // errors, and no times (LiveRun::is_timed), beside whatever else is at work; then with its times, which are taken of
+  // one map at a time, when the window has drawn what it has to. A new request of the same view cancels the one before.
   virtual void RequestLiveRun(MapView view, analysis::HeadId head, const std::string& method,
                               const kernels::ParameterValues& values, int64_t mask_id, Reply<analysis::LiveRun> done,
                               ErrorReply failed) = 0;
@@ -644,9 +648,9 @@ class Workbench {
     if (background_error_) background_error_(sentence);
   }
   // On the UI thread.
-  void CallWhenDrawn(std::function<void()> then) const {
+  void CallWhenDrawn(Drawn what, std::function<void()> then) const {
     if (when_drawn_) {
-      when_drawn_(std::move(then));
+      when_drawn_(what, std::move(then));
     } else {
       then();
     }
