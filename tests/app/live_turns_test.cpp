@@ -71,6 +71,7 @@ TEST_F(LiveTurnsTest, WhoLeavesIsNotCalledAndHoldsNobodyUp) {
   Ask(kFirst);
   Ask(kSecond);
   turns_->Leave({nullptr, kFirst});
+  Draw();  // which was asked for before the second had come
   Draw();
   EXPECT_EQ(begun_, std::vector{kSecond});
   turns_->Leave({nullptr, kSecond});

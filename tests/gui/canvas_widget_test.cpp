@@ -50,6 +50,20 @@ TEST_F(HeadCanvasTest, IdleCanvasDrawsNoFrames) {
   EXPECT_EQ(canvas_->frames_drawn(), frames);
 }
 
+// What times a map at rest waits for its tiles, a measured run for frames alone: a pass over a long head takes seconds.
+TEST_F(HeadCanvasTest, ATileOnItsWayIsDueAndNoFrameIs) {
+  Show();
+  EXPECT_FALSE(canvas_->IsTileDue());
+  std::vector<std::function<void()>> held;
+  workbench_.SetPoster([&](std::function<void()> act) { held.push_back(std::move(act)); });
+  canvas_->ShowHead({.layer = 0, .head = 1});
+  EXPECT_TRUE(QTest::qWaitFor([&] { return canvas_->IsTileDue() && !canvas_->IsFrameDue(); }, 10000));
+  workbench_.SetPoster([](std::function<void()> act) { QTimer::singleShot(0, qApp, std::move(act)); });
+  for (const std::function<void()>& act : held) act();
+  Settle();
+  EXPECT_FALSE(canvas_->IsTileDue());
+}
+
 TEST_F(HeadCanvasTest, PickedScoreIsTheOneUnderThePointer) {
   Show();
   canvas_->SetPanelVisible(false);

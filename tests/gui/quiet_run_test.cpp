@@ -108,5 +108,23 @@ TEST_F(QuietRunTest, NoFrameIsDrawnBesideTheRepeatsOfARun) {
       << result->attend.repeats << " of " << together_ms << " ms together";
 }
 
+// A pass over a long head keeps tiles on their way for seconds: a live run is timed after it, however long it takes,
+// and a measured one has waited for long enough.
+TEST_F(QuietRunTest, TilesOnTheirWayAreWaitedForByWhoAsksForThem) {
+  QWidget window;
+  bool tile_due = true, frames_drawn = false, tiles_drawn = false;
+  ui::ScreenCalm calm(&window, [&](ui::Drawn what) { return what == ui::Drawn::kTiles && tile_due; });
+  calm.Then(ui::Drawn::kTiles, [&] { tiles_drawn = true; });
+  QElapsedTimer since;
+  since.start();
+  ASSERT_TRUE(WaitFor([&] { return since.elapsed() > ui::ScreenCalm::kLongestMs + 200; }));
+  EXPECT_FALSE(tiles_drawn);
+  calm.Then(ui::Drawn::kFrames, [&] { frames_drawn = true; });
+  ASSERT_TRUE(WaitFor([&] { return frames_drawn; }));
+  EXPECT_FALSE(tiles_drawn);
+  tile_due = false;
+  EXPECT_TRUE(WaitFor([&] { return tiles_drawn; }));
+}
+
 }  // namespace
 }  // namespace headscope::gui_test
