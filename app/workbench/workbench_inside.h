@@ -89,7 +89,7 @@ struct SharedAmongTraces {
   std::shared_ptr<ui::MemoryBudget> memory = std::make_shared<ui::MemoryBudget>();
   std::shared_ptr<MeasuringGate> gate = std::make_shared<MeasuringGate>();
   std::shared_ptr<PageReturner> pages = ReturnWhatLeaves(memory.get(), gate);
-  std::shared_ptr<LiveTurns> live_turns;
+  std::shared_ptr<LiveTurns> live_turns;  // never null: made with what posts to the window's thread
   // The registry, and what was made of files since. On the UI thread.
   std::shared_ptr<std::vector<kernels::MethodSpec>> methods = RegisteredMethods();
 };

@@ -7,9 +7,14 @@
 #include <QJsonArray>
 #include <QLabel>
 #include <QTableView>
+#include <QTimer>
 #include <QUndoStack>
 #include <cmath>
+#include <functional>
+#include <memory>
+#include <utility>
 
+#include "fake_workbench.h"
 #include "head_table.h"
 #include "oracle_traces.h"
 #include "reach_fixture.h"
@@ -105,6 +110,45 @@ TEST_F(CompareTracesTest, TheStatusBarNamesTheOtherTraceAndLiveRunsAreMadeAgainW
   EXPECT_FALSE(heads->text().contains(QStringLiteral("another-model"))) << heads->text().toStdString();
   EXPECT_EQ(window_->second_canvas()->range(), canvas_->range());
   EXPECT_FALSE(Find<ui::ProgressStrip>("progressStrip")->IsBusy());
+}
+
+// A workbench that says whether the window lets what it measures wait for the screen.
+class AskingWorkbench : public ui::testing::FakeWorkbench {
+ public:
+  AskingWorkbench() : FakeWorkbench(64) {
+    SetPoster([](std::function<void()> act) { QTimer::singleShot(0, qApp, std::move(act)); });
+  }
+  std::unique_ptr<ui::Workbench> Another() override {
+    auto made = std::make_unique<AskingWorkbench>();
+    another = made.get();
+    return made;
+  }
+  // Set when the screen was waited for.
+  std::shared_ptr<bool> AskForScreen() const {
+    auto drawn = std::make_shared<bool>(false);
+    CallWhenDrawn(ui::Drawn::kTiles, [drawn] { *drawn = true; });
+    return drawn;
+  }
+
+  AskingWorkbench* another = nullptr;
+};
+
+TEST_F(CompareTracesTest, WhatIsMeasuredOfTheOtherTraceWaitsForTheScreen) {
+  CloseWindow();
+  auto bench = std::make_unique<AskingWorkbench>();
+  AskingWorkbench* const first = bench.get();
+  workbench_ = std::move(bench);
+  OpenWindow(trace_path());
+  ASSERT_TRUE(WaitFor([&] { return window_->store()->HasTrace(); }));
+  AnswerFileDialog(another());
+  window_->commands()[Command::kCompareTrace]->trigger();
+  ASSERT_TRUE(WaitFor([&] { return window_->store()->HasOther(); }));
+  ASSERT_NE(first->another, nullptr);
+  for (const AskingWorkbench* asking : {first, first->another}) {
+    const std::shared_ptr<bool> drawn = asking->AskForScreen();
+    EXPECT_FALSE(*drawn) << "it is not waited for";
+    EXPECT_TRUE(WaitFor([&] { return *drawn; }));
+  }
 }
 
 TEST_F(CompareTracesTest, TheOtherTracesStatisticsAreShownStoppedAndResumed) {
