@@ -4,6 +4,7 @@
 #include "internal/bfloat16_scores.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 
 #include "bfloat16_tiles.h"
@@ -19,6 +20,8 @@
 
 namespace headscope::kernels::internal {
 namespace {
+
+std::atomic<BFloat16Unit> most_used{BFloat16Unit::kTiles};
 
 constexpr int64_t kPanelWords = int64_t{2} * kPanelLanes;  // of one pair of components
 
@@ -89,13 +92,24 @@ void ScoreRows(int32_t rows, const uint16_t* q, const uint16_t* panel, int32_t w
 
 }  // namespace
 
-bool HasBFloat16Products() {
+BFloat16Unit BestBFloat16Unit() {
 #if HEADSCOPE_BFLOAT16_PRODUCTS
-  static const bool has = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bf16");
-  return has;
+  static const bool has_vectors = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bf16");
 #else
-  return false;
+  constexpr bool has_vectors = false;
 #endif
+  const BFloat16Unit best = !has_vectors          ? BFloat16Unit::kNone
+                            : !HasBFloat16Tiles() ? BFloat16Unit::kVectors
+                                                  : BFloat16Unit::kTiles;
+  return std::min(best, most_used.load(std::memory_order_relaxed));
+}
+
+void LimitBFloat16(BFloat16Unit most) {
+  most_used.store(most, std::memory_order_relaxed);
+}
+
+bool HasBFloat16Products() {
+  return BestBFloat16Unit() != BFloat16Unit::kNone;
 }
 
 BFloat16Keys::BFloat16Keys(const uint16_t* rows, int32_t num_rows, int32_t width)
@@ -119,8 +133,9 @@ BFloat16Keys::BFloat16Keys(const uint16_t* rows, int32_t num_rows, int32_t width
 void ScoreBFloat16(const uint16_t* q, int32_t num_rows, const BFloat16Keys& keys, int32_t num_keys, float scale,
                    float* scores, int64_t ld) {
   const int32_t width = keys.width();
-  const int32_t by_tiles =
-      width % kTileComponents == 0 && HasBFloat16Tiles() ? num_rows / kTileRowsOfProduct * kTileRowsOfProduct : 0;
+  const int32_t by_tiles = width % kTileComponents == 0 && BestBFloat16Unit() == BFloat16Unit::kTiles
+                               ? num_rows / kTileRowsOfProduct * kTileRowsOfProduct
+                               : 0;
   for (int32_t begin = 0; begin < num_keys; begin += kPanelLanes) {
     const uint16_t* const panel = keys.data() + int64_t{begin} * width;
     if (by_tiles > 0) ScorePanelByTiles(q, by_tiles, panel, width, scale, scores + begin, ld);

@@ -9,7 +9,15 @@
 
 namespace headscope::kernels::internal {
 
-// Whether this machine's instruction is there. Without it ScoreBFloat16 gives the same numbers, slowly.
+// What multiplies such numbers, each with all before it.
+enum class BFloat16Unit : uint8_t { kNone, kVectors, kTiles };
+// The last that this machine has and the limit lets be used.
+BFloat16Unit BestBFloat16Unit();
+// Of tests, which run each way on a machine that has several: nothing behind `most` is used from now on, in the whole
+// process.
+void LimitBFloat16(BFloat16Unit most);
+
+// Whether the instruction may be used. Without it ScoreBFloat16 gives the same numbers, slowly.
 bool HasBFloat16Products();
 
 // The rows that are a product's columns (keys, or groups of queries), by panels of kPanelLanes, in pairs of components:

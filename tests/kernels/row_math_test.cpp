@@ -164,8 +164,8 @@ TEST(RowMath, NaNReachesNoBound) {
   EXPECT_EQ(indices.size(), 38u);
 }
 
-// Against float64; where the machine has the instruction this is it, elsewhere the plain loop.
-TEST(BFloat16Scores, AreTheProducts) {
+// Against float64.
+void ExpectTheProducts() {
   std::mt19937 random(testing::RunSeed());
   std::normal_distribution<float> normal;
   for (const int32_t width : {8, 64, 512, 1024}) {
@@ -193,6 +193,56 @@ TEST(BFloat16Scores, AreTheProducts) {
         }
       }
       EXPECT_EQ(scores.back(), -7.0f);
+    }
+  }
+}
+
+// What ScoreBFloat16 may use, for as long as it lives.
+class OnUnit {
+ public:
+  explicit OnUnit(BFloat16Unit unit) { LimitBFloat16(unit); }
+  ~OnUnit() { LimitBFloat16(BFloat16Unit::kTiles); }
+  OnUnit(const OnUnit&) = delete;
+  OnUnit& operator=(const OnUnit&) = delete;
+};
+
+TEST(BFloat16Scores, AreTheProductsInAPlainLoop) {
+  const OnUnit plain(BFloat16Unit::kNone);
+  EXPECT_FALSE(HasBFloat16Products());
+  ExpectTheProducts();
+}
+
+TEST(BFloat16Scores, AreTheProductsOfTheInstruction) {
+  const OnUnit vectors(BFloat16Unit::kVectors);
+  if (BestBFloat16Unit() != BFloat16Unit::kVectors) GTEST_SKIP() << "no AVX512-BF16 on this machine";
+  ExpectTheProducts();
+}
+
+TEST(BFloat16Scores, AreTheProductsOfTheMatrixUnit) {
+  if (BestBFloat16Unit() != BFloat16Unit::kTiles) GTEST_SKIP() << "no AMX on this machine";
+  ExpectTheProducts();
+}
+
+// An infinite component makes the scores that it makes in fp32: infinite, or none of a product with 0.
+TEST(BFloat16Scores, OfAnInfinityAreInfinite) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  for (const BFloat16Unit unit : {BFloat16Unit::kNone, BFloat16Unit::kVectors, BFloat16Unit::kTiles}) {
+    const OnUnit limit(unit);
+    std::vector<uint16_t> q(16 * 32, RoundToBFloat16(0.5f)), k(64 * 32, RoundToBFloat16(2.0f));
+    q[3 * 32 + 7] = RoundToBFloat16(-kInfinity);
+    k[5 * 32 + 7] = 0;
+    const BFloat16Keys keys(k.data(), 64, 32);
+    std::vector<float> scores(16 * 64);
+    ScoreBFloat16(q.data(), 16, keys, 64, 0.25f, scores.data(), 64);
+    for (size_t row = 0; row < 16; ++row) {
+      for (size_t key = 0; key < 64; ++key) {
+        const float score = scores[row * 64 + key];
+        if (row == 3 && key == 5) {
+          EXPECT_TRUE(std::isnan(score));
+        } else {
+          EXPECT_EQ(score, row == 3 ? -kInfinity : key == 5 ? 7.75f : 8.0f) << row << " " << key;
+        }
+      }
     }
   }
 }
