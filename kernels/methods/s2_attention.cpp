@@ -6,8 +6,8 @@
 // blocks of 64 tokens, query block i of head h keeps key block j <= i if i - j < local_blocks, or if j plus (or minus)
 // the head's offset is a multiple of vertical_stride and the distance is below max_distance. The offset is head *
 // head_step + offset, head being its number in the layer. With several strides (equation 2 there; here two) blocks that
-// are far_distance blocks away and more go by far_stride, a multiple of the near one, by the same offset: what a far
-// query keeps, nearer ones kept.
+// are far_distance blocks away and more go by a stride far_factor times as long, by the same offset: what a far query
+// keeps, nearer ones kept.
 //
 // Distant blocks are chosen by absolute key position, so a key that a later query needs was used by every earlier query
 // too: a KV cache can drop the others. The model's first dense_layers layers attend to everything (the same section:
@@ -16,7 +16,6 @@
 // that straddles two of them keeps what either keeps.
 #include <algorithm>
 #include <map>
-#include <string>
 
 #include "common_parameters.h"
 #include "head_groups.h"
@@ -80,15 +79,19 @@ MethodSpec S2AttentionSpec() {
               InBlocks({.name = "max_distance",
                         .help = "distant blocks at least this far away are dropped; 0 drops none",
                         .cost = "more work per row"}),
-              InBlocks({.name = "far_stride",
-                        .help = "one in this many blocks is kept from far_distance on, a multiple of vertical_stride; "
-                                "0: vertical_stride at any distance",
-                        .cost = "less work; beyond the number of heads some far blocks belong to no head"}),
+              {.name = "far_factor",
+               .default_value = 1,
+               .minimum = 1,
+               .maximum = 1 << 10,
+               .logarithmic = true,
+               .help = "from far_distance on, one in far_factor * vertical_stride blocks is kept; 1: at any distance "
+                       "one in vertical_stride",
+               .cost = "less work; with a stride beyond the number of heads some far blocks belong to no head"},
               InBlocks({.name = "far_distance",
                         .default_value = 64,
                         .minimum = 1,
                         .logarithmic = true,
-                        .help = "distance in blocks from which on far_stride counts",
+                        .help = "distance in blocks from which on far_factor counts",
                         .cost = "more work per row"}),
           },
   };
@@ -144,12 +147,7 @@ class S2AttentionMethod final : public internal::PrefillSelector {
   Status Choose(const AttentionProblem& problem, const ParameterValues& values, const RunOptions& options,
                 SparseIndex* index) const override {
     const int64_t stride = values.Integer("vertical_stride");
-    const int64_t far_stride = values.Integer("far_stride") == 0 ? stride : values.Integer("far_stride");
-    if (far_stride % stride != 0) {
-      return {StatusCode::kInvalidArgument, "s2-attention: far_stride is " + std::to_string(far_stride) +
-                                                ", must be 0 or a multiple of vertical_stride, which is " +
-                                                std::to_string(stride)};
-    }
+    const int64_t far_stride = stride * values.Integer("far_factor");
     if (IsDenseLayer(values, problem.layer)) {
       *index = internal::IndexOfRule(problem, {});
       return {};

@@ -169,6 +169,19 @@ TEST_F(CudaSelectRefuses, AParameterWithoutValue) {
   EXPECT_THAT(status.message(), HasSubstr("n_vertical"));
 }
 
+// What then selects on the CPU; layers that are dense in any case go by one stride as by two.
+TEST_F(CudaSelectRefuses, ASecondStrideOfS2Attention) {
+  const ParameterValues values = Values("s2-attention", "vertical_stride=4,far_factor=2");
+  const Status status = Select("s2-attention", values);
+  EXPECT_EQ(status.code(), StatusCode::kUnsupported);
+  EXPECT_THAT(status.message(), HasSubstr("far_factor is 2"));
+  CudaSelectSizes sizes;
+  EXPECT_EQ(SelectCudaBufferSizes(SelectorOf("s2-attention"), problem_, values, &sizes).code(),
+            StatusCode::kUnsupported);
+  problem_.layer = 1;
+  EXPECT_TRUE(SelectCudaBufferSizes(SelectorOf("s2-attention"), problem_, values, &sizes).ok());
+}
+
 TEST_F(CudaSelectRefuses, TypesAndShapesThatItsKernelsDoNotTake) {
   for (const std::string& method : WithCudaSelector()) {
     if (SelectorOf(method).spec->IsStatic()) continue;

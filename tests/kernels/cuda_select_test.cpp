@@ -213,6 +213,7 @@ std::vector<Case> Cases() {
       {"block-sparse", "n_blocks=5"},
       {"s2-attention", "local_blocks=2,vertical_stride=4,head_step=3,offset=1,subtract_offset=1,max_distance=9"},
       {"s2-attention", "local_blocks=1,vertical_stride=1,per_kv_head=1"},
+      {"s2-attention", "vertical_stride=3,far_factor=1,far_distance=2"},
       {"sample-attention", "alpha_c=0.5,alpha_s=0.4"},
       {"sample-attention", "alpha_c=0.3,alpha_s=0,chunk_n=5,own_rows_only=1"},
       {"sample-attention", "alpha_c=0,alpha_s=0.2,chunk_n=3,keep_diagonal=1"},

@@ -10,6 +10,7 @@
 #include <string>
 #include <utility>
 
+#include "internal/bfloat16_scores.h"
 #include "kept_sets.h"
 
 namespace headscope::kernels {
@@ -171,7 +172,7 @@ TEST(S2Attention, GoesByAnotherStrideFarAway) {
   const RandomProblem data(SquareShape(1920, 6, 6, 8), &random);
   const std::string near = "local_blocks=2,vertical_stride=3";
   const SparseIndex one = Select("s2-attention", near, data.View());
-  const SparseIndex two = Select("s2-attention", near + ",far_stride=6,far_distance=10", data.View());
+  const SparseIndex two = Select("s2-attention", near + ",far_factor=2,far_distance=10", data.View());
   std::vector<std::vector<int>> owners(30, std::vector<int>(30));  // heads that keep a block
   for (int32_t head = 0; head < 6; ++head) {
     const auto of_one = BlocksOf(MaskOf(one, 0, head)), blocks = BlocksOf(MaskOf(two, 0, head));
@@ -194,20 +195,27 @@ TEST(S2Attention, GoesByAnotherStrideFarAway) {
     const SparseIndex index = Select("s2-attention", near + far, data.View());
     return MaskOf(index, 0, 0) == MaskOf(one, 0, 0) && MaskOf(index, 0, 3) == MaskOf(one, 0, 3);
   };
-  EXPECT_TRUE(same(",far_stride=3"));
-  EXPECT_TRUE(same(",far_stride=6,far_distance=30"));
-  EXPECT_FALSE(same(",far_stride=6,far_distance=29"));
+  EXPECT_TRUE(same(",far_factor=1,far_distance=3"));
+  EXPECT_TRUE(same(",far_factor=2,far_distance=30"));
+  EXPECT_FALSE(same(",far_factor=2,far_distance=29"));
 }
 
-TEST(S2Attention, RefusesAFarStrideThatIsNoMultipleOfTheNearOne) {
+// Every step of the parameter is a stride: no value of it is refused with any of the other's.
+TEST(S2Attention, TakesEveryFarFactorWithEveryStride) {
   std::mt19937 random(FreshSeed());
   const RandomProblem data(SquareShape(640, 4, 2, 8), &random);
-  const PrefillMethod& method = *FindPrefillMethod("s2-attention");
-  SparseIndex index;
-  const Status status =
-      method.Select(data.View(), testing::Values(method.spec(), "vertical_stride=4,far_stride=6"), {}, &index);
-  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
-  EXPECT_EQ(status.message(), "s2-attention: far_stride is 6, must be 0 or a multiple of vertical_stride, which is 4");
+  const auto blocks = [&](const std::string& parameters) {
+    return BlocksOf(MaskOf(Select("s2-attention", parameters + ",far_distance=2", data.View()), 0, 1));
+  };
+  for (const int stride : {1, 3, 4, 16384}) {
+    for (const int factor : {1, 2, 5, 1024}) {
+      const auto kept = blocks("vertical_stride=" + std::to_string(stride) + ",far_factor=" + std::to_string(factor));
+      for (size_t i = 0; i < kept.size(); ++i) {
+        for (size_t j = 0; j + 2 <= i; ++j)
+          EXPECT_EQ(kept[i][j], (j + 1) % (static_cast<size_t>(stride) * static_cast<size_t>(factor)) == 0);
+      }
+    }
+  }
 }
 
 TEST(S2Attention, ReachesThePublishedReductionsAt8192Tokens) {
@@ -256,14 +264,16 @@ std::vector<std::vector<double>> AntidiagonalMasses(const RandomProblem& data, i
   return masses;
 }
 
-// In fp32 the same blocks as by float64, wherever fp32 can tell them apart. `far`: how unlike the blocks are, from
-// hardly to so much that few hold everything.
-TEST(XAttention, KeepsTheBlocksOfTheExactSums) {
+// The same blocks as by float64, wherever fp32 sums can tell them apart. `far`: how unlike the blocks are, from hardly
+// to so much that few hold everything.
+void ExpectTheBlocksOfTheExactSums(DType dtype) {
   std::mt19937 random(FreshSeed());
   constexpr double kTold = 1e-4;  // of a row block's mass
   for (const double far : {0.0, 0.7, 1.5, 4.0}) {
     for (const auto& [stride, tokens] : {std::pair{8, 2048}, {8, 1900}, {16, 2048}, {64, 2500}}) {
-      RandomProblem data(SquareShape(tokens, 1, 1, 16), &random, 1.0f);
+      auto shape = SquareShape(tokens, 1, 1, 16);
+      shape.dtype = dtype;
+      RandomProblem data(shape, &random, 1.0f);
       std::normal_distribution<float> normal;
       for (int32_t token = 0; token < tokens; ++token) {
         if (token % 128 != 0) continue;
@@ -301,6 +311,25 @@ TEST(XAttention, KeepsTheBlocksOfTheExactSums) {
     }
   }
 }
+
+TEST(XAttention, KeepsTheBlocksOfTheExactSums) {
+  ExpectTheBlocksOfTheExactSums(DType::kFloat32);
+}
+
+// Numbers of bfloat16 are multiplied by what a machine has for them: fp32 products, an instruction, a matrix unit.
+class XAttentionOnUnit : public ::testing::TestWithParam<internal::BFloat16Unit> {};
+
+TEST_P(XAttentionOnUnit, KeepsTheBlocksOfTheExactSums) {
+  internal::LimitBFloat16(GetParam());
+  const bool has = internal::BestBFloat16Unit() == GetParam();
+  if (has) ExpectTheBlocksOfTheExactSums(DType::kBFloat16);
+  internal::LimitBFloat16(internal::BFloat16Unit::kTiles);
+  if (!has) GTEST_SKIP() << "this machine has no such unit";
+}
+
+INSTANTIATE_TEST_SUITE_P(Units, XAttentionOnUnit,
+                         ::testing::Values(internal::BFloat16Unit::kNone, internal::BFloat16Unit::kVectors,
+                                           internal::BFloat16Unit::kTiles));
 
 }  // namespace
 }  // namespace headscope::kernels

@@ -124,7 +124,7 @@ def block_sparse(p, b, h, n_blocks):
     return kept & p.causal
 
 
-def s2_attention(p, b, h, local_blocks, vertical_stride, head_step, offset, subtract_offset, per_kv_head, dense_layers, max_distance, far_stride, far_distance):
+def s2_attention(p, b, h, local_blocks, vertical_stride, head_step, offset, subtract_offset, per_kv_head, dense_layers, max_distance, far_factor, far_distance):
     if 0 <= p.layer < dense_layers:
         return p.causal
     number = p.first_kv_head + h // p.group if per_kv_head else p.first_qo_head + h
@@ -134,7 +134,7 @@ def s2_attention(p, b, h, local_blocks, vertical_stride, head_step, offset, subt
         rows = np.arange(first, min(first + 64, p.seq_q))
         for i in sorted(set(p.position[rows] // 64)):  # one block, unless the rows straddle two
             for j in range(i + 1):
-                stride = far_stride if far_stride and i - j >= far_distance else vertical_stride
+                stride = vertical_stride * (far_factor if i - j >= far_distance else 1)
                 own = (j - shift if subtract_offset else j + shift) % stride == 0
                 if i - j < local_blocks or (own and (max_distance == 0 or i - j < max_distance)):
                     kept[rows, 64 * j : 64 * j + 64] = True

@@ -29,9 +29,8 @@ Status SelectAShape(Call* call) {
 Status SelectS2Attention(Call* call) {
   const ParameterValues& values = call->values;
   if (call->problem.layer >= 0 && call->problem.layer < values.Integer("dense_layers")) return SelectDense(call);
-  const int32_t far_stride = values.Integer("far_stride");
-  if (far_stride != 0 && far_stride != values.Integer("vertical_stride")) {
-    return {StatusCode::kUnsupported, "far_stride is " + std::to_string(far_stride) +
+  if (const int32_t far_factor = values.Integer("far_factor"); far_factor != 1) {
+    return {StatusCode::kUnsupported, "far_factor is " + std::to_string(far_factor) +
                                           ": the GPU selector has one stride for all distances; select on the CPU."};
   }
   ShardLists lists;
