@@ -32,7 +32,7 @@ enum class OthersMass : uint8_t { kRenormalised, kDropped, kMeanValue };
 MethodSpec DecodeTopKSpec() {
   return {
       .name = "exact-top-k",
-      .title = "Exact top-k (FlexGen)",
+      .title = "Exact top-k",
       .family = "oracle",
       .paper = "SparQ Attention: Bandwidth-Efficient LLM Inference, sections 5.1 (FlexGen) and 5.4 (oracle)",
       .summary = "Reads every key to pick the k tokens with the largest exact attention.",
@@ -42,25 +42,25 @@ MethodSpec DecodeTopKSpec() {
       .chosen_per = ChosenPer::kKvHead,
       .reads_v = true,
       .gives_candidates = true,
-      .parameters = {{.name = "k",
-                      .default_value = 128,
-                      .minimum = 1,
-                      .maximum = 1 << 20,
-                      .step = 16,
-                      .logarithmic = true,
-                      .unit = Unit::kTokens,
-                      .help = "tokens attended to (FlexGen's comparisons: 2 to 256)",
-                      .cost = "one more value to read per token",
-                      .role = ParameterRole::kBudget},
-                     internal::CompressionRatio("k"),
-                     {.name = "others",
-                      .type = ParameterType::kChoice,
-                      .maximum = 2,
-                      .help =
-                          "the mass of the other tokens: shared out over the k tokens, dropped (SparQ, equation 5), "
-                          "or given to the mean value (equation 6)",
-                      .cost = "the mean value is read and written",
-                      .choices = {"renormalised", "dropped", "mean_value"}}},
+      .parameters =
+          {{.name = "k",
+            .default_value = 128,
+            .minimum = 1,
+            .maximum = 1 << 20,
+            .step = 16,
+            .logarithmic = true,
+            .unit = Unit::kTokens,
+            .help = "tokens attended to (SparQ's comparisons: 2 to 256)",
+            .cost = "one more value to read per token",
+            .role = ParameterRole::kBudget},
+           internal::CompressionRatio("k"),
+           {.name = "others",
+            .type = ParameterType::kChoice,
+            .maximum = 2,
+            .help = "the mass of the other tokens: shared out over the k tokens, dropped (FlexGen; SparQ, equation 5), "
+                    "or given to the mean value (equation 6)",
+            .cost = "the mean value is read and written",
+            .choices = {"renormalised", "dropped", "mean_value"}}},
   };
 }
 
