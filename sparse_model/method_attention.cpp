@@ -10,8 +10,10 @@
 
 #include "base/check_status.h"
 #include "base/errors.h"
+#include "earlier_rows.h"
 #include "kernels/cpu_scores.h"
 #include "kernels/decode_driver.h"
+#include "kernels/prompt_passes.h"
 #include "model/rope_config.h"
 #include "model_device.h"
 #include "query_rows.h"
@@ -120,6 +122,7 @@ class Methods final : public MethodAttention {
       state.keys = nullptr;
       state.unchanged = std::min(state.unchanged, num_tokens);
       state.queries.Rewind(num_tokens);
+      for (auto& [head, rows] : state.earlier_rows) rows.Rewind(num_tokens);
     }
     for (const auto* device : {&host_, &gpu_}) {
       if (*device != nullptr) (*device)->Rewind(num_tokens);
@@ -133,6 +136,7 @@ class Methods final : public MethodAttention {
     if (pass_first_ != num_tokens) return;  // it failed before any layer's attention
     for (auto& [layer, state] : layers_) {
       state.queries.Rewind(num_tokens);
+      for (auto& [head, rows] : state.earlier_rows) rows.Rewind(num_tokens);
       state.again = state.num_tokens == num_tokens + 1;
     }
     pairs_ = pairs_before_pass_;
@@ -149,6 +153,7 @@ class Methods final : public MethodAttention {
   struct LayerState {
     explicit LayerState(int32_t prompt_rows) : queries(prompt_rows) {}
     QueryRows queries;
+    std::map<int32_t, EarlierRows> earlier_rows;  // by the first query head of those that share a method
     std::unique_ptr<kernels::DecodeDriver> driver;
     int64_t num_tokens = 0;  // of the last step
     const void* keys = nullptr;
@@ -245,7 +250,15 @@ class Methods final : public MethodAttention {
     const kernels::AttentionProblem problem = ProblemOf(call);
     kernels::SparseIndex index;
     std::string note;
-    Require(device->Prefill(call, method, values, &index, &note), call, method.spec().name);
+    const kernels::ParameterValues of_prompt = kernels::AtPromptLength(method, values, call.prompt_tokens);
+    const auto prefill = [&](const kernels::PrefillMethod& chooser) {
+      Require(device->Prefill(call, chooser, of_prompt, &index, &note), call, method.spec().name);
+    };
+    if (const auto* const behind = dynamic_cast<const kernels::GoesByEarlierQueries*>(&method); behind != nullptr) {
+      prefill(BehindEarlierRows(method, *behind, &StateOf(call).earlier_rows[call.first_qo_head]));
+    } else {
+      prefill(method);
+    }
     Note(note);
     if (method.spec().baseline) {
       pairs_.kept += SeenPairs(problem);

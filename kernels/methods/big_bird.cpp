@@ -14,6 +14,7 @@
 
 #include "common_parameters.h"
 #include "head_groups.h"
+#include "kernels/prompt_passes.h"
 #include "key_blocks.h"
 #include "problems/counter_random.h"
 #include "registry.h"
@@ -58,22 +59,21 @@ MethodSpec BigBirdSpec() {
   };
 }
 
-class BigBirdMethod final : public internal::PrefillSelector {
+class BigBirdMethod final : public internal::PrefillSelector, public GoesByPromptLength {
  public:
   BigBirdMethod() : PrefillSelector(BigBirdSpec()) {}
+  ParameterValues AtPromptLength(ParameterValues values, int64_t num_tokens) const override {
+    for (const char* share : {"global_share", "window_share"})
+      internal::TakeShareOfPrompt(spec(), share, num_tokens, &values);
+    return values;
+  }
 
  private:
-  Status Choose(const AttentionProblem& problem, const ParameterValues& values, const RunOptions& options,
+  Status Choose(const AttentionProblem& problem, const ParameterValues& given, const RunOptions& options,
                 SparseIndex* index) const override {
+    const ParameterValues values = AtPromptLength(given, internal::NumVisibleKeys(problem));
     const int32_t num_random = values.Integer("n_random");
-    // Whole blocks of a share, rounded down, and at least one.
-    const auto blocks_of = [&](const char* share, const char* length) {
-      if (values.Real(share) == 0) return values.Integer(length);
-      const int64_t tokens = internal::TokensOfShare(values.Real(share), internal::NumVisibleKeys(problem));
-      return std::max(1, static_cast<int32_t>(tokens / kBigBirdBlock));
-    };
-    const int32_t num_global = blocks_of("global_share", "n_global"),
-                  num_window = blocks_of("window_share", "n_window");
+    const int32_t num_global = values.Integer("n_global"), num_window = values.Integer("n_window");
     const auto seed = static_cast<uint64_t>(values.Integer("seed"));
     return internal::SelectByHead(
         problem, options,

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "kernels/method_spec.h"
 
@@ -90,7 +91,57 @@ inline ParameterSpec ShareOfPrompt(const std::string& name, const std::string& l
           .step = 0.01,
           .help = what + " as a share of the prompt, instead of " + length + " (0: set by " + length +
                   "; SampleAttention's comparison: 0.08)",
-          .cost = "more pairs, the more the longer the prompt"};
+          .cost = "more pairs, the more the longer the prompt",
+          .instead_of = length};
+}
+// What of the share's tokens a prefill method keeps at this length of the prompt: the values with that length, and
+// without the share. Whole units, rounded down, and at least one.
+inline void TakeShareOfPrompt(const MethodSpec& spec, const std::string& name, int64_t num_tokens,
+                              ParameterValues* values) {
+  const double share = values->Real(name);
+  if (share == 0) return;
+  const auto find = [&](const std::string& wanted) -> const ParameterSpec& {
+    return *std::ranges::find(spec.parameters, wanted, &ParameterSpec::name);
+  };
+  const ParameterSpec& length = find(find(name).instead_of);
+  const int64_t units = TokensOfShare(share, num_tokens) / length.tokens_per_unit;
+  values->Set(spec, length.name, std::clamp(static_cast<double>(units), 1.0, length.maximum));
+  values->Set(spec, name, 0);
+}
+
+// InfLLM's, which its prompt form and its decode form share. `per_token` and `per_unit`: what a token that is kept in
+// any case and a unit that is looked up cost; `representatives`: what one more of these does.
+struct InfLlmTexts {
+  std::string n_init_help, n_local_help, top_k_help, per_token, per_unit, representatives;
+};
+inline std::vector<ParameterSpec> InfLlmParameters(double n_local, const InfLlmTexts& texts) {
+  const auto tokens = [](const char* name, double value, const std::string& help, const std::string& cost) {
+    return ParameterSpec{.name = name,
+                         .default_value = value,
+                         .minimum = 1,
+                         .maximum = 1 << 20,
+                         .step = 16,
+                         .logarithmic = true,
+                         .unit = Unit::kTokens,
+                         .help = help,
+                         .cost = cost};
+  };
+  return {tokens("block_size", 128, "tokens of a unit", "top_k times " + texts.per_token),
+          tokens("n_init", 128, texts.n_init_help, texts.per_token),
+          tokens("n_local", n_local, texts.n_local_help, texts.per_token),
+          {.name = "top_k",
+           .default_value = 16,
+           .minimum = 0,
+           .maximum = 1 << 14,
+           .help = texts.top_k_help,
+           .cost = texts.per_unit,
+           .role = ParameterRole::kBudget},
+          {.name = "n_repr",
+           .default_value = 4,
+           .minimum = 1,
+           .maximum = 1024,
+           .help = "tokens that represent a unit",
+           .cost = texts.representatives}};
 }
 
 // Of a method that evicts from step to step. `settings`: behind the help.

@@ -16,6 +16,7 @@
 #include <numeric>
 #include <vector>
 
+#include "common_parameters.h"
 #include "dot.h"
 #include "internal/element.h"
 #include "internal/parallel_for.h"
@@ -28,17 +29,6 @@ namespace headscope::kernels {
 namespace {
 
 MethodSpec InfllmSpec() {
-  const auto tokens = [](const char* name, double value, const char* help) {
-    return ParameterSpec{.name = name,
-                         .default_value = value,
-                         .minimum = 1,
-                         .maximum = 1 << 20,
-                         .step = 16,
-                         .logarithmic = true,
-                         .unit = Unit::kTokens,
-                         .help = help,
-                         .cost = "one more key and value to read per token"};
-  };
   return {
       .name = "infllm",
       .title = "InfLLM",
@@ -54,25 +44,13 @@ MethodSpec InfllmSpec() {
       .keeps_state = true,
       .needs_history = true,
       .gives_candidates = true,
-      .parameters =
-          {
-              tokens("block_size", 128, "tokens of a unit"),
-              tokens("n_init", 128, "first tokens that are always attended to"),
-              tokens("n_local", 4096, "newest tokens that are always attended to; queries that score a token"),
-              {.name = "top_k",
-               .default_value = 16,
-               .minimum = 0,
-               .maximum = 1 << 14,
-               .help = "units that a step looks up",
-               .cost = "block_size more keys and values to read per unit",
-               .role = ParameterRole::kBudget},
-              {.name = "n_repr",
-               .default_value = 4,
-               .minimum = 1,
-               .maximum = 1024,
-               .help = "tokens that represent a unit",
-               .cost = "one more key to read per unit and query head, once"},
-          },
+      .parameters = internal::InfLlmParameters(
+          4096, {.n_init_help = "first tokens that are always attended to",
+                 .n_local_help = "newest tokens that are always attended to; queries that score a token",
+                 .top_k_help = "units that a step looks up",
+                 .per_token = "one more key and value to read per token",
+                 .per_unit = "block_size more keys and values to read per unit",
+                 .representatives = "one more key to read per unit and query head, once"}),
   };
 }
 

@@ -11,13 +11,16 @@
 //
 // Choices where the paper is silent: a query head chooses by its own queries, as the paper's formulas have it (the
 // released code adds the heads of a layer unless told otherwise); chunks are of 512 rows, as in the released settings,
-// from the first row on; of a prompt whose last rows alone are there, queries that are not there score nothing.
-// Positions are those of the recording.
+// from the first row of a pass on; of a prompt whose last rows alone are there, queries that are not there score
+// nothing. A prompt in several passes has the queries of the earlier ones. Positions are those of the recording.
 #include <algorithm>
+#include <utility>
 #include <vector>
 
+#include "common_parameters.h"
 #include "head_groups.h"
 #include "internal/element.h"
+#include "kernels/prompt_passes.h"
 #include "registry.h"
 #include "selector.h"
 #include "top_k.h"
@@ -28,67 +31,45 @@ namespace {
 constexpr int32_t kChunkBlock = 64;  // rows: a list of the index belongs to as many
 
 MethodSpec InfllmPrefillSpec() {
-  const auto tokens = [](const char* name, double value, const char* help) {
-    return ParameterSpec{.name = name,
-                         .default_value = value,
-                         .minimum = 1,
-                         .maximum = 1 << 20,
-                         .step = 16,
-                         .logarithmic = true,
-                         .unit = Unit::kTokens,
-                         .help = help,
-                         .cost = "one more pair per row and token"};
-  };
+  std::vector<ParameterSpec> parameters = internal::InfLlmParameters(
+      8192, {.n_init_help = "first tokens that every row keeps",
+             .n_local_help = "newest tokens that every row keeps; queries that score a token (InfLLM's own: 4096)",
+             .top_k_help = "units that a chunk looks up",
+             .per_token = "one more pair per row and token",
+             .per_unit = "block_size more pairs per row and unit",
+             .representatives = "nothing that a large prompt would show"});
+  parameters.push_back({.name = "chunk",
+                        .default_value = 8,
+                        .minimum = 1,
+                        .maximum = 1 << 14,
+                        .logarithmic = true,
+                        .unit = Unit::kBlocks,
+                        .help = "rows that look up units together, in blocks of 64",
+                        .cost = "fewer look-ups, each for more rows",
+                        .tokens_per_unit = kChunkBlock});
   return {
       .name = "infllm-prefill",
       .title = "InfLLM (prompt)",
       .family = "dynamic pattern",
       .paper =
           "InfLLM: Training-Free Long-Context Extrapolation for LLMs with an Efficient Context Memory, section 3; "
-          "MInference 1.0, section 4 (its settings)",
+          "MInference 1.0, section 4",
       .summary = "Keeps first and newest tokens, and the units of the past whose representatives match a chunk best.",
       .always_keeps = "the first n_init and the newest n_local tokens, and those that fill no unit yet",
       .selection_cost =
           "a product of every key with a sum of queries, 2 S d FLOPs, and of every chunk with every unit, a head",
       .phase = Phase::kPrefill,
       .chosen_per = ChosenPer::kQueryHead,
-      .parameters =
-          {
-              tokens("block_size", 128, "tokens of a unit"),
-              tokens("n_init", 128, "first tokens that every row keeps"),
-              tokens("n_local", 4096,
-                     "newest tokens that every row keeps; queries that score a token (MInference: 8192)"),
-              {.name = "top_k",
-               .default_value = 16,
-               .minimum = 0,
-               .maximum = 1 << 14,
-               .help = "units that a chunk looks up",
-               .cost = "block_size more pairs per row and unit",
-               .role = ParameterRole::kBudget},
-              {.name = "n_repr",
-               .default_value = 4,
-               .minimum = 1,
-               .maximum = 1024,
-               .help = "tokens that represent a unit",
-               .cost = "nothing that a large prompt would show"},
-              {.name = "chunk",
-               .default_value = 8,
-               .minimum = 1,
-               .maximum = 1 << 14,
-               .logarithmic = true,
-               .unit = Unit::kBlocks,
-               .help = "rows that look up units together, in blocks of 64",
-               .cost = "fewer look-ups, each for more rows",
-               .tokens_per_unit = kChunkBlock},
-          },
+      .parameters = std::move(parameters),
   };
 }
 
 class InfLlmPrefillHead {
  public:
-  InfLlmPrefillHead(const AttentionProblem& problem, const ParameterValues& values, const RunOptions& options,
-                    int32_t sequence, int32_t kv_head)
-      : problem_(problem),
+  InfLlmPrefillHead(const EarlierQueries& earlier, const AttentionProblem& problem, const ParameterValues& values,
+                    const RunOptions& options, int32_t sequence, int32_t kv_head)
+      : earlier_(earlier),
+        problem_(problem),
         options_(options),
         block_(values.Integer("block_size")),
         n_init_(values.Integer("n_init")),
@@ -102,6 +83,7 @@ class InfLlmPrefillHead {
 
   void AddLists(int32_t head, SparseIndexBuilder* builder) {
     queries_ = sequence_ * problem_.q.batch_stride + head * problem_.q.head_stride;
+    earlier_queries_ = sequence_ * earlier_.q.batch_stride + head * earlier_.q.head_stride;
     StandForUnits();
     std::vector<std::vector<int32_t>> units;  // of each chunk
     for (int64_t row = 0; row < problem_.seq_q; row += chunk_rows_) {
@@ -134,8 +116,13 @@ class InfLlmPrefillHead {
     internal::LoadRow(tensor.data, problem_.dtype, offset + row * tensor.row_stride, problem_.head_dim, row_.data());
   }
   void AddQuery(int64_t position, double sign, std::vector<double>* sum) {
-    if (position < problem_.first_position) return;
-    Load(problem_.q, queries_, position - problem_.first_position);
+    if (position >= problem_.first_position) {
+      Load(problem_.q, queries_, position - problem_.first_position);
+    } else if (const int64_t row = position - earlier_.first_position; row >= 0 && row < earlier_.num_rows) {
+      Load(earlier_.q, earlier_queries_, row);
+    } else {
+      return;
+    }
     for (size_t d = 0; d < width_; ++d) (*sum)[d] += sign * static_cast<double>(row_[d]);
   }
   double DotKey(const std::vector<double>& sum, int64_t token) {
@@ -186,6 +173,7 @@ class InfLlmPrefillHead {
     return internal::TopK(scores, top_k_);
   }
 
+  const EarlierQueries& earlier_;
   const AttentionProblem& problem_;
   const RunOptions& options_;
   const int64_t block_, n_init_, n_local_;
@@ -195,19 +183,35 @@ class InfLlmPrefillHead {
   const size_t width_;
   const int64_t keys_;   // element of the KV head's first key
   int64_t queries_ = 0;  // of the query head's first query
+  int64_t earlier_queries_ = 0;
   std::vector<float> row_;
   std::vector<double> representatives_;  // [units, head_dim]
 };
 
-class InfLlmPrefillMethod final : public internal::PrefillSelector {
+class InfLlmPrefillMethod final : public internal::PrefillSelector, public GoesByEarlierQueries {
  public:
-  InfLlmPrefillMethod() : PrefillSelector(InfllmPrefillSpec()) {}
+  explicit InfLlmPrefillMethod(const EarlierQueries& earlier = {})
+      : PrefillSelector(InfllmPrefillSpec()), earlier_(earlier) {}
+
+  Status SelectBehind(const EarlierQueries& earlier, const AttentionProblem& problem, const ParameterValues& values,
+                      const RunOptions& options, SparseIndex* index) const override {
+    return InfLlmPrefillMethod(earlier).Select(problem, values, options, index);
+  }
 
  private:
   Status Choose(const AttentionProblem& problem, const ParameterValues& values, const RunOptions& options,
                 SparseIndex* index) const override {
-    return internal::SelectHeadByHead<InfLlmPrefillHead>(problem, values, options, index);
+    return internal::SelectByHead(
+        problem, options,
+        [&](const internal::HeadGroup& group, SparseIndexBuilder* builder) {
+          InfLlmPrefillHead head(earlier_, problem, values, options, group.sequence, group.kv_head);
+          for (int32_t i = 0; i < group.num_heads && !options.stop.stop_requested(); ++i)
+            head.AddLists(group.first_head + i, builder);
+        },
+        index);
   }
+
+  const EarlierQueries earlier_;
 };
 
 }  // namespace

@@ -15,6 +15,7 @@
 
 #include "head_groups.h"
 #include "internal/method_choices.h"
+#include "kernels/prompt_passes.h"
 #include "line_sums.h"
 #include "mass_share.h"
 #include "registry.h"
@@ -237,9 +238,17 @@ class SampleAttentionEntries final : public BudgetEntries {
   const int32_t never_first_, never_second_;
 };
 
-class SampleAttentionMethod final : public internal::PrefillSelector {
+class SampleAttentionMethod final : public internal::PrefillSelector, public GoesByPromptLength {
  public:
   SampleAttentionMethod() : PrefillSelector(SampleAttentionSpec()) {}
+  ParameterValues AtPromptLength(ParameterValues values, int64_t num_tokens) const override {
+    const internal::SampleSettings settings = internal::SampleSettingsOf(values, num_tokens);
+    values.Set(spec(), "alpha_c", settings.alpha_c);
+    values.Set(spec(), "alpha_s", settings.alpha_s);
+    values.Set(spec(), "chunk_n", settings.chunk_n);
+    values.Set(spec(), "by_length", 0);
+    return values;
+  }
 
  private:
   Status Choose(const AttentionProblem& problem, const ParameterValues& values, const RunOptions& options,

@@ -14,6 +14,7 @@
 
 #include "common_parameters.h"
 #include "head_groups.h"
+#include "kernels/prompt_passes.h"
 #include "kernels/stop_status.h"
 #include "registry.h"
 #include "selector.h"
@@ -79,17 +80,19 @@ MethodSpec StreamingLlmSpec() {
   };
 }
 
-class StreamingLlmMethod final : public internal::PrefillSelector {
+class StreamingLlmMethod final : public internal::PrefillSelector, public GoesByPromptLength {
  public:
   StreamingLlmMethod() : PrefillSelector(StreamingLlmSpec()) {}
+  ParameterValues AtPromptLength(ParameterValues values, int64_t num_tokens) const override {
+    internal::TakeShareOfPrompt(spec(), "local_share", num_tokens, &values);
+    return values;
+  }
 
  private:
-  Status Choose(const AttentionProblem& problem, const ParameterValues& values, const RunOptions& options,
+  Status Choose(const AttentionProblem& problem, const ParameterValues& given, const RunOptions& options,
                 SparseIndex* index) const override {
-    const double share = values.Real("local_share");
-    const int32_t num_local =
-        share > 0 ? static_cast<int32_t>(internal::TokensOfShare(share, internal::NumVisibleKeys(problem)))
-                  : values.Integer("n_local");
+    const ParameterValues values = AtPromptLength(given, internal::NumVisibleKeys(problem));
+    const int32_t num_local = values.Integer("n_local");
     const int64_t sinks = values.Integer("n_sink"), local = num_local;
     const int64_t dilated = values.Integer("n_dilated"), stride = int64_t{values.Integer("interval")} + 1;
     if (dilated <= local) {  // exact to the element

@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "kept_sets.h"
+#include "kernels/prompt_passes.h"
 
 namespace headscope::kernels {
 namespace {
@@ -122,6 +123,23 @@ TEST(Patterns, OfAShareAreThoseOfAsManyTokens) {
   EXPECT_EQ(runs("big-bird", "window_share=1"), CausalMask(data.View()));
 }
 
+// A pass of a prompt sees a part of it; what goes by the prompt's length is told.
+TEST(Patterns, OfAShareAreThatOfTheWholePromptInEveryPass) {
+  const auto at = [](const char* name, const char* given, int64_t num_tokens) {
+    const PrefillMethod& method = *FindPrefillMethod(name);
+    const ParameterValues values = testing::Values(method.spec(), given);
+    return AtPromptLength(method, values, num_tokens).Difference(method.spec(), ParameterValues(method.spec()));
+  };
+  EXPECT_EQ(at("streaming-llm", "local_share=0.08", 4096), "n_local=327");
+  EXPECT_EQ(at("streaming-llm", "local_share=0.08", 0), "local_share=0.08");
+  EXPECT_EQ(at("streaming-llm", "local_share=0.08", 3), "n_local=1");
+  EXPECT_EQ(at("streaming-llm", "n_local=7", 4096), "n_local=7");
+  EXPECT_EQ(at("big-bird", "global_share=0.08,window_share=0.01", 4096), "n_global=5,n_window=1");
+  EXPECT_EQ(at("sample-attention", "by_length=glm4", 4096), "alpha_c=0.98,alpha_s=0.9");
+  EXPECT_EQ(at("sample-attention", "by_length=glm4", 100 << 10), "alpha_c=0.9,alpha_s=0.9,chunk_n=2");
+  EXPECT_EQ(at("vertical-slash", "n_slash=9", 4096), "n_slash=9");
+}
+
 TEST(StreamingLlm, DilatedFormLeavesOutTokensByTheirPlace) {
   std::mt19937 random(FreshSeed());
   const RandomProblem data(SquareShape(600), &random);
@@ -167,6 +185,41 @@ TEST(InfLlmPrefill, LooksUpWhatAChunkPointsTo) {
   const Mask changed = MaskOf(Select("infllm-prefill", parameters, other.View()));
   for (size_t row = 0; row < 896; ++row) EXPECT_EQ(changed[row], mask[row]) << row;
   EXPECT_NE(changed[999], mask[999]);
+}
+
+// A prompt in passes of whole chunks: behind the earlier ones' queries each chooses what the whole prompt's rows do.
+TEST(InfLlmPrefill, ChoosesInPassesWhatItChoosesAtOnce) {
+  std::mt19937 random(FreshSeed());
+  const RandomProblem data(SquareShape(1000, 2, 1), &random);
+  const PrefillMethod& method = *FindPrefillMethod("infllm-prefill");
+  const ParameterValues values =
+      testing::Values(method.spec(), "block_size=16,n_init=16,n_local=100,top_k=2,n_repr=1,chunk=1");
+  const auto* const behind = dynamic_cast<const GoesByEarlierQueries*>(&method);
+  ASSERT_NE(behind, nullptr);
+  const AttentionProblem whole = data.View();
+  SparseIndex at_once;
+  ASSERT_TRUE(method.Select(whole, values, {}, &at_once).ok());
+  int64_t differ_alone = 0;
+  for (int32_t first = 0; first < 1000; first += 256) {
+    AttentionProblem pass = whole;
+    pass.first_position = first;
+    pass.seq_q = std::min(256, 1000 - first);
+    pass.seq_k = first + pass.seq_q;
+    pass.q.data = static_cast<const char*>(whole.q.data) + first * whole.q.row_stride * SizeOf(whole.dtype);
+    SparseIndex index, alone;
+    ASSERT_TRUE(behind->SelectBehind({whole.q, 0, first}, pass, values, {}, &index).ok());
+    ASSERT_TRUE(method.Select(pass, values, {}, &alone).ok());
+    for (int32_t head = 0; head < 2; ++head) {
+      const Mask expected = MaskOf(at_once, 0, head), mask = MaskOf(index, 0, head), without = MaskOf(alone, 0, head);
+      for (int32_t row = 0; row < pass.seq_q; ++row) {
+        std::vector<bool> of_row = expected[static_cast<size_t>(first + row)];
+        of_row.resize(static_cast<size_t>(pass.seq_k));
+        EXPECT_EQ(mask[static_cast<size_t>(row)], of_row) << first + row;
+        differ_alone += without[static_cast<size_t>(row)] != of_row ? 1 : 0;
+      }
+    }
+  }
+  EXPECT_GT(differ_alone, 0) << "the earlier queries make no difference here";
 }
 
 TEST(BigBird, DrawsBySeedHeadAndRow) {

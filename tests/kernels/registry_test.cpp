@@ -13,6 +13,7 @@
 namespace headscope::kernels {
 namespace {
 
+using ::testing::AnyOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
@@ -102,7 +103,7 @@ TEST(Registry, DescribesEveryMethodAndParameter) {
       if (!parameter.instead_of.empty()) {
         const auto budget = std::ranges::find(spec->parameters, parameter.instead_of, &ParameterSpec::name);
         ASSERT_NE(budget, spec->parameters.end());
-        EXPECT_EQ(budget->unit, Unit::kTokens);
+        EXPECT_THAT(budget->unit, AnyOf(Unit::kTokens, Unit::kBlocks));
         EXPECT_EQ(parameter.default_value, 0) << "set by the budget";
       }
       EXPECT_LT(parameter.minimum, parameter.maximum);

@@ -225,6 +225,54 @@ TEST(MethodAttention, ADensePassHasTheLseOfAllKeysAlready) {
   }
 }
 
+// What goes by the whole prompt is the same in passes of any length: shares of its tokens, and InfLLM's
+// representatives, which later queries choose. A sequence that was taken back has those of its own tokens.
+TEST(MethodAttention, APromptInPassesKeepsWhatItKeepsAtOnce) {
+  const SequenceData data(LayerOf(64), 700, /*bf16=*/true, 21), other(LayerOf(64), 700, /*bf16=*/true, 22);
+  struct Case {
+    const char *method, *values;
+  };
+  for (const Case& one : {Case{"streaming-llm", "local_share=0.1"}, Case{"big-bird", "window_share=0.3,n_random=0"},
+                          Case{"infllm-prefill", "block_size=16,n_init=16,n_local=64,top_k=2,n_repr=1,chunk=1"}}) {
+    SCOPED_TRACE(one.method);
+    const auto pass = [](MethodAttention& backend, const SequenceData& of, int64_t first, int64_t rows) {
+      const auto size = static_cast<size_t>(rows * of.layer.num_qo_heads);
+      std::vector<std::byte> o(size * static_cast<size_t>(of.layer.v_head_dim) * 2);
+      std::vector<float> lse(size);
+      model::AttentionCall call = of.Call(first, rows, /*of_prompt=*/true, of.q.data(), of.k.data(), of.v.data());
+      call.prompt_tokens = of.num_tokens;
+      call.o = o.data();
+      call.lse = lse.data();
+      backend.Attend(call);
+      return lse;  // [num_qo_heads, rows]
+    };
+    const auto at_once = AttendByMethods(Choose(one.method, one.values, "dense", ""));
+    const std::vector<float> expected = pass(*at_once, data, 0, 700);
+    const auto in_passes = AttendByMethods(Choose(one.method, one.values, "dense", ""));
+    const auto expect_from = [&](int64_t begin) {
+      for (int64_t first = begin; first < 700; first += 256) {
+        const int64_t rows = std::min<int64_t>(256, 700 - first);
+        const std::vector<float> lse = pass(*in_passes, data, first, rows);
+        for (int64_t head = 0; head < 4; ++head) {
+          for (int64_t row = 0; row < rows; ++row) {
+            ASSERT_NEAR(lse[static_cast<size_t>(head * rows + row)],
+                        expected[static_cast<size_t>(head * 700 + first + row)], 1e-4)
+                << first + row;
+          }
+        }
+      }
+    };
+    expect_from(0);
+    EXPECT_EQ(in_passes->Pairs().kept, at_once->Pairs().kept);
+    in_passes->Rewind(256);
+    expect_from(256);
+    in_passes->Rewind(0);
+    for (int64_t first = 0; first < 512; first += 256) pass(*in_passes, other, first, 256);
+    in_passes->Rewind(0);
+    expect_from(0);
+  }
+}
+
 TEST(MethodAttention, RefusalsNameMethodAndLayer) {
   const auto model = model::OpenTransformer(ReferenceModel(), {ElementType::kFloat32, kCpu, kChunk, 2}, {});
   model::AttentionLayer layer = model->config().layers.front();
