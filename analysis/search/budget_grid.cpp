@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "analysis/search.h"
+
 namespace headscope::analysis {
 namespace {
 
@@ -45,6 +47,16 @@ double BudgetGrid::Value(int64_t place) const {
 std::vector<double> BudgetGrid::Values() const {
   std::vector<double> values;
   for (int64_t place = 0; place < size_; ++place) values.push_back(Value(place));
+  return values;
+}
+
+kernels::ParameterValues WithBudgetsAlone(const kernels::MethodSpec& spec, kernels::ParameterValues values) {
+  for (const kernels::ParameterSpec* budget : Budgets(spec)) {
+    for (const kernels::ParameterSpec& parameter : spec.parameters) {
+      if (parameter.instead_of == budget->name)
+        static_cast<void>(values.Set(spec, parameter.name, parameter.minimum));  // legal
+    }
+  }
   return values;
 }
 

@@ -34,4 +34,8 @@ class BudgetGrid {
   int64_t size_ = 0;
 };
 
+// `values` as a search starts from them: what stands in the place of a budget that it moves (ParameterSpec::instead_of)
+// is off.
+kernels::ParameterValues WithBudgetsAlone(const kernels::MethodSpec& spec, kernels::ParameterValues values);
+
 }  // namespace headscope::analysis

@@ -73,7 +73,8 @@ Status CheckAndRun(std::vector<SearchedHead>* heads, const kernels::PrefillMetho
   if (Status status = CheckTarget(target); !status.ok()) return status;
   if (AllDense(*heads, method, values)) return MeasureGiven(heads, method, values, target, options, results);
   std::vector<BudgetSearchResult> found;
-  if (Status status = FindSetting(heads, method, values, target, options, mean_fronts, &found); !status.ok())
+  const kernels::ParameterValues start = WithBudgetsAlone(method.spec(), values);
+  if (Status status = FindSetting(heads, method, start, target, options, mean_fronts, &found); !status.ok())
     return status;
   *results = std::move(found);
   return {};
@@ -190,8 +191,8 @@ Status BudgetSearcher::TradeOff(const kernels::PrefillMethod& method, const kern
   if (Status status = CheckSearchable(method.spec()); !status.ok()) return status;
   if (Status status = CheckRecorded(impl_->heads); !status.ok()) return status;
   std::vector<TradeOffPoint> found;
-  if (Status status =
-          FindTradeOff(&impl_->heads, method, values, most_points, impl_->options, &impl_->mean_fronts, &found);
+  if (Status status = FindTradeOff(&impl_->heads, method, WithBudgetsAlone(method.spec(), values), most_points,
+                                   impl_->options, &impl_->mean_fronts, &found);
       !status.ok())
     return status;
   *points = std::move(found);

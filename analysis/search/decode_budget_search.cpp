@@ -127,13 +127,11 @@ class DecodeSearch {
  public:
   DecodeSearch(SearchedHeads* heads, const kernels::DecodeMethod& method, const kernels::ParameterValues& values,
                const BudgetTarget& target, const DecodeSearchOptions& options)
-      : heads_(*heads), method_(method), values_(values), target_(target), options_(options) {
-    // The budget is what is searched.
-    for (const kernels::ParameterSpec& parameter : method.spec().parameters) {
-      if (parameter.instead_of == Budget().name)
-        static_cast<void>(values_.Set(method.spec(), parameter.name, parameter.minimum));
-    }
-  }
+      : heads_(*heads),
+        method_(method),
+        values_(WithBudgetsAlone(method.spec(), values)),
+        target_(target),
+        options_(options) {}
 
   Status Search(std::vector<BudgetSearchResult>* results) {
     if (AllDense()) return Measure(values_, results);

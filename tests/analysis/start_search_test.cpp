@@ -68,6 +68,30 @@ TEST(StartSearch, WhatKeepsNothingMeetsNoLimit) {
   EXPECT_FALSE(found.at(0).reached);
 }
 
+// A share in a budget's place would leave the budget without effect.
+TEST(BudgetSearch, AShareInTheBudgetsPlaceIsOff) {
+  const HeadTensorsPtr head = testing::RandomHead({.num_tokens = 900, .sharpness = 4}, 12);
+  const kernels::PrefillMethod& method = *kernels::FindPrefillMethod("streaming-llm");
+  ParameterValues with_share(method.spec());
+  ASSERT_EQ(with_share.Parse(method.spec(), "local_share=0.3"), "");
+  BudgetSearcher searcher({{head}}, {});
+  for (const BudgetTarget& target : {BudgetTarget{.mass = 0.9, .statistic = MassStatistic::kMean},
+                                     BudgetTarget{.kind = BudgetTarget::Kind::kKept, .most = 0.5},
+                                     BudgetTarget{.kind = BudgetTarget::Kind::kWork, .most = 0.5}}) {
+    std::vector<BudgetSearchResult> plain, shared;
+    ASSERT_TRUE(searcher.Search(method, ParameterValues(method.spec()), target, &plain).ok());
+    ASSERT_TRUE(searcher.Search(method, with_share, target, &shared).ok());
+    EXPECT_EQ(shared.front().values.ToString(method.spec()), plain.front().values.ToString(method.spec()));
+    EXPECT_EQ(shared.front().values.Real("local_share"), 0);
+    EXPECT_EQ(shared.front().kept_fraction, plain.front().kept_fraction);
+  }
+  std::vector<TradeOffPoint> plain, shared;
+  ASSERT_TRUE(searcher.TradeOff(method, ParameterValues(method.spec()), 16, &plain).ok());
+  ASSERT_TRUE(searcher.TradeOff(method, with_share, 16, &shared).ok());
+  ASSERT_GT(plain.size(), 2U);
+  EXPECT_EQ(shared.size(), plain.size());
+}
+
 // Of budgets whose larger values may keep less, values spread over the range are tried: none of these that meets the
 // target keeps fewer pairs.
 TEST(DecodeBudgetSearch, ABudgetThatCannotBeBisectedIsTriedOverItsRange) {
