@@ -5,6 +5,7 @@
 #include <cmath>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <thread>
 
 #include "analysis/compare.h"
@@ -97,6 +98,11 @@ TEST_P(OnTheGpu, PrefillMethodsKeepTheSame) {
       EXPECT_EQ(gpu.note, "");
     }
   }
+  const char* const far = "vertical_stride=2,far_factor=3,far_distance=2,dense_layers=0";
+  MethodResult gpu;
+  ExpectTheCpus("s2-attention", Values(*kernels::FindPrefillMethod("s2-attention"), far), 1e-5, &gpu);
+  EXPECT_EQ(gpu.select_device, NamedCpu());
+  EXPECT_NE(gpu.note, "");
 }
 
 TEST_P(OnTheGpu, DecodeMethodsKeepTheSame) {
@@ -114,6 +120,19 @@ TEST_P(OnTheGpu, DecodeMethodsKeepTheSame) {
                   mass_tolerance, &gpu);
     EXPECT_EQ(gpu.phase, kernels::Phase::kDecode);
     EXPECT_EQ(gpu.select_device, gpu.device);
+  }
+}
+
+// Lists, weights and mean values of the CPU's choice, which the GPU attends to.
+TEST_P(OnTheGpu, AttendsToWhatTheCpuChooses) {
+  for (const Case& c : {Case{"exact-top-k", "k=40"}, Case{"exact-top-k", "k=40,others=dropped"},
+                        Case{"exact-top-k", "k=40,others=mean_value"}, Case{"sparq", "r=16,k=40,group=scores"}}) {
+    SCOPED_TRACE(std::string(c.method) + ":" + c.parameters);
+    // What the others' mass becomes is not defined beside a window.
+    if (pair_.cpu->window > 0 && std::string_view(c.parameters).find("others") != std::string_view::npos) continue;
+    MethodResult gpu;
+    ExpectTheCpus(std::string("decode/") + c.method, Values(*kernels::FindDecodeMethod(c.method), c.parameters), 5e-3,
+                  &gpu);
   }
 }
 
