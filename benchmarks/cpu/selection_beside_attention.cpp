@@ -4,16 +4,16 @@
 // thread, by the processor's clock, which others' work on the machine lengthens little; the least of so many rounds.
 // DTYPE: fp32, or bf16, to which the recorded numbers are rounded.
 #include <algorithm>
-#include <bit>
+#include <charconv>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <ctime>
 #include <exception>
 #include <functional>
 #include <limits>
 #include <span>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "analysis/measured_heads.h"
@@ -22,7 +22,9 @@
 #include "data/trace_reader.h"
 #include "kernels/contiguous.h"
 #include "kernels/cpu_executor.h"
+#include "kernels/index_window.h"
 #include "kernels/method.h"
+#include "kernels/narrow_floats.h"
 
 namespace headscope::analysis {
 namespace {
@@ -34,13 +36,19 @@ double ProcessorSecondsOf(const std::function<void()>& work) {
 }
 
 std::vector<uint16_t> RoundedToBFloat16(std::span<const float> values) {
-  std::vector<uint16_t> rounded;
-  rounded.reserve(values.size());
-  for (const float value : values) {
-    const auto bits = std::bit_cast<uint32_t>(value);
-    rounded.push_back(static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16));  // ties to even
-  }
+  std::vector<uint16_t> rounded(values.size());
+  std::ranges::transform(values, rounded.begin(), &kernels::RoundToBFloat16);
   return rounded;
+}
+
+int32_t WholeNumber(const std::string& field, const std::string& text, int32_t least) {
+  int32_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error == std::errc() && end == text.data() + text.size() && number >= least) return number;
+  throw UsageError({.field = field,
+                    .value = text,
+                    .problem = "it is not a whole number",
+                    .remedy = "give one from " + std::to_string(least) + " on"});
 }
 
 struct Asked {
@@ -75,7 +83,8 @@ void TimeMethods(const std::string& path, int32_t layer, bool bf16, int rounds, 
   const data::TraceReader trace(path);
   const MeasuredHeadsPtr heads = LoadLayer(trace, {layer, 0});
   kernels::AttentionProblem problem = heads->Problem();
-  problem.window = heads->window;
+  // As comparisons cut it: a method chooses without knowing of a model's window.
+  const int32_t window = heads->window > 0 && heads->window < problem.seq_k ? heads->window : 0;
   const std::vector<uint16_t> q = RoundedToBFloat16(heads->q), k = RoundedToBFloat16(heads->k),
                               v = RoundedToBFloat16(heads->v);
   if (bf16) {
@@ -91,7 +100,10 @@ void TimeMethods(const std::string& path, int32_t layer, bool bf16, int rounds, 
   for (int round = 0; round < rounds; ++round) {
     for (Asked& asked : methods) {
       kernels::SparseIndex index;
-      const auto select = [&] { CheckStatus(asked.method->Select(problem, asked.values, one_thread, &index), path); };
+      const auto select = [&] {
+        CheckStatus(asked.method->Select(problem, asked.values, one_thread, &index), path);
+        if (window > 0) index = kernels::CutToWindow(index.View(), window);
+      };
       const auto attend = [&] { CheckStatus(kernels::AttendCpu(problem, index.View(), output, one_thread), path); };
       asked.select = std::min(asked.select, ProcessorSecondsOf(select));
       asked.attend = std::min(asked.attend, ProcessorSecondsOf(attend));
@@ -117,7 +129,9 @@ int main(int argc, char** argv) {
     return 2;
   }
   try {
-    headscope::analysis::TimeMethods(argv[1], std::atoi(argv[2]), dtype == "bf16", std::atoi(argv[4]),
+    using headscope::analysis::WholeNumber;
+    headscope::analysis::TimeMethods(argv[1], WholeNumber("layer", argv[2], 0), dtype == "bf16",
+                                     WholeNumber("rounds", argv[4], 1),
                                      headscope::analysis::Methods(argc - 5, argv + 5));
   } catch (const std::exception& error) {
     std::fprintf(stderr, "selection_beside_attention: %s\n", error.what());
