@@ -15,6 +15,7 @@
 #include <numbers>
 #include <numeric>
 #include <optional>
+#include <type_traits>
 #include <vector>
 
 #include "head_groups.h"
@@ -131,20 +132,26 @@ void CopyBFloat16(const RowsInPlace& rows, int32_t begin, int32_t end, int32_t s
   }
 }
 
-// The groups of a head's keys in fp32, one behind the other: where they lie, if they lie so, or a copy. A last group
-// that lacks rows is always a copy.
+// The groups of a head's keys in fp32 or, of keys that hold nothing else, bfloat16, one behind the other: where they
+// lie, if they lie so, or a copy. A last group that lacks rows is always a copy.
+template <typename Number>
 class KeyGroups {
  public:
   KeyGroups(const RowsInPlace& rows, int32_t num_rows, int32_t stride) : width_(int64_t{stride} * rows.head_dim) {
-    if (rows.dtype == DType::kFloat32 && rows.row_stride == rows.head_dim) {
-      in_place_ = static_cast<const float*>(rows.data) + rows.offset;
+    constexpr bool kIsFloat = std::is_same_v<Number, float>;
+    if (rows.dtype == (kIsFloat ? DType::kFloat32 : DType::kBFloat16) && rows.row_stride == rows.head_dim) {
+      in_place_ = static_cast<const Number*>(rows.data) + rows.offset;
       num_in_place_ = num_rows / stride;
     }
-    CopyRows(rows, num_in_place_ * stride, num_rows, stride, &copied_);
+    if constexpr (kIsFloat) {
+      CopyRows(rows, num_in_place_ * stride, num_rows, stride, &copied_);
+    } else {
+      CopyBFloat16(rows, num_in_place_ * stride, num_rows, stride, /*reversed=*/false, &copied_);
+    }
   }
 
   // Groups [begin, ..) and, in *end, up to where they lie behind each other: at most to the given end.
-  const float* From(int32_t begin, int32_t* end) const {
+  const Number* From(int32_t begin, int32_t* end) const {
     if (begin >= num_in_place_) return copied_.data() + (begin - num_in_place_) * width_;
     *end = std::min(*end, num_in_place_);
     return in_place_ + begin * width_;
@@ -152,9 +159,9 @@ class KeyGroups {
 
  private:
   const int64_t width_;
-  const float* in_place_ = nullptr;
+  const Number* in_place_ = nullptr;
   int32_t num_in_place_ = 0;
-  std::vector<float> copied_;
+  std::vector<Number> copied_;
 };
 
 class HeadSelector {
@@ -175,7 +182,7 @@ class HeadSelector {
         scores_(int64_t{kKeysAtOnce} * kGroupsAtOnce) {
     const int32_t num_keys = internal::NumVisibleKeys(problem);
     by_pairs_ = problem.soft_cap == 0 && internal::HasBFloat16Products() && HoldBFloat16(key_rows_, 0, num_keys);
-    if (by_pairs_) CopyBFloat16(key_rows_, 0, num_keys, stride_, /*reversed=*/false, &key_pairs_);
+    if (by_pairs_) key_pairs_.emplace(key_rows_, num_keys, stride_);
   }
 
   void AddLists(int32_t head, SparseIndexBuilder* builder) {
@@ -263,8 +270,11 @@ class HeadSelector {
     int32_t first = 0;  // column that sees any of them
     while (LastSeen(row_begin + first * stride_) < begin) ++first;
     if (columns.pairs.num_rows() > 0) {
-      internal::ScoreBFloat16(key_pairs_.data() + int64_t{begin} * width_, end - begin, columns.pairs, num_columns,
-                              scale_, scores_.data(), internal::kColumns);
+      for (int32_t part = begin, part_end = end; part < end; part = part_end, part_end = end) {
+        const uint16_t* const keys = key_pairs_->From(part, &part_end);
+        internal::ScoreBFloat16(keys, part_end - part, columns.pairs, num_columns, scale_,
+                                scores_.data() + int64_t{part - begin} * internal::kColumns, internal::kColumns);
+      }
     } else {
       constexpr int32_t kStep = 16;  // of columns, whole vectors of any machine
       const int32_t from = first / kStep * kStep;
@@ -323,9 +333,9 @@ class HeadSelector {
   const float scale_;
   const RowsInPlace key_rows_;
   RowsInPlace query_rows_ = {};
-  std::optional<KeyGroups> keys_;    // made when a block of queries asks for them first
-  bool by_pairs_ = false;            // keys are bfloat16's numbers, of which a product takes two components at a time
-  std::vector<uint16_t> key_pairs_;  // their groups
+  std::optional<KeyGroups<float>> keys_;  // made when a block of queries asks for them first
+  bool by_pairs_ = false;  // keys are bfloat16's numbers, of which a product takes two components at a time
+  std::optional<KeyGroups<uint16_t>> key_pairs_;  // their groups
   std::vector<uint16_t> query_pairs_;
   std::vector<float> scores_;                    // [keys at once, kColumns]
   std::vector<float> largest_, shares_;          // [key blocks, kColumns]

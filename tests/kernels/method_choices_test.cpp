@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "kept_sets.h"
+#include "kernels/narrow_floats.h"
 #include "kernels/prompt_passes.h"
 
 namespace headscope::kernels {
@@ -484,6 +485,28 @@ TEST(SharedChoices, AreOneForTheGroupAndKeepWhatIsForced) {
     for (size_t row = 0; row < mask.size(); ++row) {
       for (const size_t column : {size_t{0}, row, row / 64 * 64, row < 64 ? 0 : row - 64})
         EXPECT_TRUE(mask[row][column]) << setting.method << " row " << row << " column " << column;
+    }
+  }
+}
+
+// Keys that lie behind each other are read where they lie, others from a copy: 700 rows are whole groups and a rest.
+TEST(XAttention, ChoosesAlikeWhereverItsKeysLie) {
+  std::mt19937 random(FreshSeed());
+  auto shape = SquareShape(700, 2, 1);
+  shape.dtype = DType::kBFloat16;
+  const RandomProblem data(shape, &random);
+  std::vector<uint16_t> keys;
+  for (int32_t row = 0; row < 700; ++row) {
+    for (int32_t d = 0; d < shape.head_dim; ++d) keys.push_back(RoundToBFloat16(data.k.Get(0, 0, row, d)));
+  }
+  AttentionProblem packed = data.View();
+  ASSERT_NE(packed.k.row_stride, shape.head_dim);
+  packed.k = {keys.data(), 0, 0, shape.head_dim};
+  for (const char* parameters : {"tau=0.5", "tau=0.7,stride=16", "tau=0.7,stride=64"}) {
+    for (const int32_t head : {0, 1}) {
+      EXPECT_EQ(MaskOf(Select("x-attention", parameters, packed), 0, head),
+                MaskOf(Select("x-attention", parameters, data.View()), 0, head))
+          << parameters;
     }
   }
 }
