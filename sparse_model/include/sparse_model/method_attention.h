@@ -58,7 +58,9 @@ class MethodAttention : public model::AttentionBackend {
 // A pass of a prompt is the prefill method's, however long; of passes that nobody announced as a prompt's, those of
 // several rows. A decode method is shown the keys that a layer's window holds, and begins with the prompt's last
 // queries, as many as it asks for and at most 1024 of those that ask for all; prefill methods choose without knowing of
-// a window, and all without sinks, as they do in comparisons; the executor keeps to both.
+// a window, and all without sinks, as they do in comparisons; the executor keeps to both. Prefill methods are told how
+// long the whole prompt is, and those that go by its earlier queries (kernels/prompt_passes.h) are shown these, which
+// are kept in host memory until the sequence is taken back.
 //
 // For a model on a GPU the prefill method's own selector there chooses, and the decode method's own step, if it has one
 // that takes the layer; what such a step keeps beside the model's cache lies on the GPU as well. Everything else

@@ -72,8 +72,8 @@ struct ParameterSpec {
   std::string help = {};      // one line
   std::string cost = {};      // what raising it costs, one line
   ParameterRole role = ParameterRole::kOther;
-  // The budget in tokens in whose place this parameter, a share of the tokens, says how much is kept while it is above
-  // 0. Empty: it is something else.
+  // The length in tokens or blocks, mostly a budget, in whose place this parameter, a share of the tokens, says how
+  // much is kept while it is above 0. Empty: it is something else.
   std::string instead_of = {};
   // Of a budget whose least legal value means something else ("0: by the ratio"): the least one that says how much is
   // kept.
