@@ -10,6 +10,7 @@
 #include "compare/timed_gpu.h"
 #include "kernels/cuda_executor.h"
 #include "kernels/cuda_prefill_selection.h"
+#include "kernels/prompt_passes.h"
 
 namespace headscope::analysis {
 namespace {
@@ -28,12 +29,15 @@ class GpuPrefill final : public PrefillDevice {
   Status Prepare(const kernels::PrefillMethod& method, const kernels::ParameterValues& values, PrefillRun* run,
                  std::unique_ptr<PrefillWork>* work) override {
     kernels::CudaSelectPlan plan;
-    Status selects = Plan(method, values, &plan);
+    // As SelectInside takes them on the CPU.
+    const kernels::ParameterValues of_prompt =
+        kernels::AtPromptLength(method, values, timed_.heads->heads().prompt_tokens);
+    Status selects = Plan(method, of_prompt, &plan);
     if (!selects.ok() && selects.code() != StatusCode::kUnsupported) return selects;
     if (Status status = timed_.heads->PoisonOutput(); !status.ok()) return status;
     Status status;
     if (selects.ok()) {
-      status = PrepareOnGpu(plan, values, run, work);
+      status = PrepareOnGpu(plan, of_prompt, run, work);
     } else {
       run->note = method.spec().name + " selects on the CPU: " + selects.message();
       status = PrepareOnCpu(method, values, run, work);
@@ -59,7 +63,7 @@ class GpuPrefill final : public PrefillDevice {
    private:
     GpuPrefill& device_;
     const kernels::CudaSelectPlan plan_;
-    const kernels::ParameterValues& values_;
+    const kernels::ParameterValues values_;
   };
 
   // Selects on the CPU; attends over the index that lies on the GPU.

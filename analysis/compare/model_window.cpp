@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "kernels/index_window.h"
+#include "kernels/prompt_passes.h"
 
 namespace headscope::analysis {
 
@@ -29,7 +30,8 @@ kernels::Status SelectInside(const HeadFrame& frame, const kernels::AttentionPro
                              const kernels::PrefillMethod& method, const kernels::ParameterValues& values,
                              const kernels::RunOptions& options, kernels::SparseIndex* index) {
   kernels::SparseIndex chosen;
-  if (kernels::Status status = method.Select(problem, values, options, &chosen); !status.ok()) return status;
+  const kernels::ParameterValues of_prompt = kernels::AtPromptLength(method, values, frame.prompt_tokens);
+  if (kernels::Status status = method.Select(problem, of_prompt, options, &chosen); !status.ok()) return status;
   *index = WindowHides(frame) ? kernels::CutToWindow(chosen.View(), frame.window) : std::move(chosen);
   return {};
 }

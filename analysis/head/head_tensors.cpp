@@ -130,6 +130,7 @@ HeadFrame ReadFrame(const data::TraceReader& trace, int32_t layer_slot) {
   frame.row_positions = trace.row_positions();
   frame.num_rows = static_cast<int64_t>(frame.row_positions.size());
   frame.num_tokens = trace.num_tokens();
+  frame.prompt_tokens = std::ranges::count(trace.tokens(), data::TokenPhase::kPrompt, &data::TokenRecord::phase);
   if (frame.num_rows > 0 && frame.row_positions.back() >= frame.num_tokens) {
     throw BadInputError({.file = trace.path(),
                          .problem = "a query row stands at position " + std::to_string(frame.row_positions.back()) +

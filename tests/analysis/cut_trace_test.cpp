@@ -9,6 +9,7 @@
 #include <numeric>
 #include <vector>
 
+#include "analysis/compare.h"
 #include "analysis/head_tensors.h"
 #include "analysis/report.h"
 #include "analysis/statistics.h"
@@ -175,6 +176,26 @@ TEST_F(CutTrace, AWholeTraceKeepsTheRecordedLogSumExp) {
     EXPECT_EQ(head->lse[static_cast<size_t>(row)],
               data::testing::LseValue(id.layer, id.head, head->row_positions[static_cast<size_t>(row)]));
   }
+}
+
+// Generated tokens are none of the prompt that a share is of.
+TEST(RecordedPrompt, IsWhatAShareIsOf) {
+  const data::testing::ScratchFolder folder;
+  HeadTensors head = *RandomHead({.num_tokens = 600}, 23);
+  head.prompt_tokens = 400;
+  testing::WriteHeadTrace(head, folder.File("head.h5"));
+  const HeadTensorsPtr recorded = LoadHead(data::TraceReader(folder.File("head.h5")), head.id);
+  EXPECT_EQ(recorded->prompt_tokens, 400);
+  const kernels::PrefillMethod& method = *kernels::FindPrefillMethod("streaming-llm");
+  const auto kept_mass = [&](const std::string& parameters) {
+    kernels::ParameterValues values(method.spec());
+    EXPECT_EQ(values.Parse(method.spec(), parameters), "");
+    MaskPreview preview;
+    EXPECT_TRUE(PreviewMask(*recorded, method, values, 2, {}, &preview).ok());
+    return preview.kept_mass;
+  };
+  EXPECT_EQ(kept_mass("local_share=0.1"), kept_mass("n_local=40"));
+  EXPECT_NE(kept_mass("local_share=0.1"), kept_mass("n_local=60"));
 }
 
 }  // namespace

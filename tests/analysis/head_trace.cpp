@@ -31,7 +31,12 @@ void WriteHeadTrace(const HeadTensors& head, const std::string& path) {
   layout.encoding = ElementType::kFloat32;
   layout.max_tokens = head.num_tokens;
   data::TraceWriter writer(path, layout, /*overwrite=*/true);
-  writer.AppendTokens(std::vector<data::TokenRecord>(static_cast<size_t>(head.num_tokens)));
+  std::vector<data::TokenRecord> tokens(static_cast<size_t>(head.num_tokens));
+  if (head.prompt_tokens > 0) {
+    for (size_t i = static_cast<size_t>(head.prompt_tokens); i < tokens.size(); ++i)
+      tokens[i].phase = data::TokenPhase::kDecode;
+  }
+  writer.AppendTokens(tokens);
   writer.AppendRowPositions(head.row_positions);
   data::LayerBlock block;
   block.num_tokens = head.num_tokens;

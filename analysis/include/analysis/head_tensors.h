@@ -32,6 +32,7 @@ struct HeadFrame {
   int32_t num_layers = 0;      // of the model; 0: not known
   int64_t num_rows = 0;
   int64_t num_tokens = 0;
+  int64_t prompt_tokens = 0;  // those of the tokens that are the prompt's, the first ones; 0: not known
   float scale = 0;
   float soft_cap = 0;
   int32_t window = 0;                  // 0: none
