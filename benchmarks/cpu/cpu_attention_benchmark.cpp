@@ -206,7 +206,7 @@ int main(int argc, char** argv) {
   CLI::App app{"AttendCpu beside LibTorch's dense attention: medians over interleaved rounds."};
   int rounds = 7;
   RunOptions options;
-  options.num_threads = kernels::NumAllowedCores();
+  options.num_threads = headscope::kernels::NumAllowedCores();
   std::vector<int> lengths{4096, 16384};
   bool all_heads = true;
   app.add_option("--rounds", rounds, "timed rounds")->check(CLI::Range(1, 1000));
