@@ -74,13 +74,15 @@ class Consumer : TensorConsumer<T> {
     };
     // Largest scores count beside the exponentials: every score is weighed at least once, and what is weighed again
     // changes nothing. At head_dim 64, where exponentials are what a step waits for, they are taken while the values'
-    // product goes on.
-    constexpr bool kCountsApart = T::kHeadDim == 64;
+    // product goes on; and so where a soft cap may be asked for without them, which one branch a tile then settles.
+    constexpr bool kCountsApart = T::kHeadDim == 64 || T::kHasSoftCap;
     const auto count_largest = [&](int i) {
       if constexpr (T::kHasRowMax && !kCountsApart) maxima.Count(i, scores(i), scores(i + 1));
     };
     const auto take_largest = [&] {
-      if constexpr (T::kHasRowMax && kCountsApart) maxima.Take(scores);
+      if constexpr (T::kHasRowMax && kCountsApart) {
+        if (!T::kHasSoftCap || p_.row_max != nullptr) maxima.Take(scores);
+      }
     };
     const auto pack = [&](int i, float low, float high) {
       reinterpret_cast<uint32_t&>(weights(i)) = RoundedPair<Element>(low, high);
