@@ -11,10 +11,13 @@ namespace headscope::kernels::cuda {
 
 // Whether the code of a kernel that would run is for compute capability 9.0: which code runs is for the runtime to say,
 // not for the GPU's version.
+inline bool IsHopperCode(const cudaFuncAttributes& code) {
+  return code.ptxVersion >= 90;
+}
 inline cudaError_t RunsHopperCode(const void* kernel, bool* does) {
   cudaFuncAttributes code{};
   const cudaError_t error = cudaFuncGetAttributes(&code, kernel);
-  *does = error == cudaSuccess && code.ptxVersion >= 90;
+  *does = error == cudaSuccess && IsHopperCode(code);
   return error;
 }
 

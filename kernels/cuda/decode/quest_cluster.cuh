@@ -236,33 +236,30 @@ __global__ void __launch_bounds__(kStepThreads, 1) QuestStepKernel(const __grid_
 }
 
 // How many blocks a list's cluster has, or 0: the step is better off in several launches. As many as there are
-// multiprocessors for, fit the GPU at once, and have work.
+// multiprocessors for, fit the GPU at once, and have work. Where it cannot be told how many fit, none are taken.
 template <auto kKernel>
-cudaError_t ClusterBlocksOf(const QuestStepParams& p, const QuestStepDevice& device, int* blocks) {
-  *blocks = 0;
+int ClusterBlocksOf(const QuestStepParams& p, const QuestStepDevice& device) {
   if (p.lists > device.num_multiprocessors) {
     // One block a list, in waves of which the last must be nearly full as well.
     const int waves = (p.lists + device.num_multiprocessors - 1) / device.num_multiprocessors;
-    if (int64_t{10} * p.lists >= int64_t{9} * waves * device.num_multiprocessors) *blocks = 1;
-    return cudaSuccess;
+    return int64_t{10} * p.lists >= int64_t{9} * waves * device.num_multiprocessors ? 1 : 0;
   }
-  const int tokens = (p.picks + 1) * p.page_size, tiles = (std::max(p.candidates, tokens) + 15) / 16;
-  const int of_work = std::min((tiles + kStepWarps - 1) / kStepWarps, cuda::kMostClusterBlocks);
+  const int64_t tokens = (int64_t{p.picks} + 1) * p.page_size;
+  const int64_t tiles = (std::max<int64_t>(p.candidates, tokens) + 15) / 16;
+  const auto of_work =
+      static_cast<int>(std::min<int64_t>((tiles + kStepWarps - 1) / kStepWarps, cuda::kMostClusterBlocks));
   for (int tried = std::min(device.num_multiprocessors / p.lists, of_work); tried > 0; --tried) {
     // Half of the multiprocessors keep memory nearly as busy as all; short steps gain in any case.
     if (tried < std::min(of_work, cuda::kMostClusterBlocks / 2) && 2 * tried * p.lists < device.num_multiprocessors)
-      return cudaSuccess;
+      return 0;
     int clusters = device.num_multiprocessors;
-    if (tried > 1) {
-      const cudaError_t error = cuda::ClustersAtOnce<kKernel>(tried, kStepThreads, &clusters);
-      if (error != cudaSuccess) return error;
+    if (tried > 1 && cuda::ClustersAtOnce<kKernel>(tried, kStepThreads, &clusters) != cudaSuccess) {
+      static_cast<void>(cudaGetLastError());  // so that the launches in this one's place do not report it
+      return 0;
     }
-    if (clusters >= p.lists) {
-      *blocks = tried;
-      return cudaSuccess;
-    }
+    if (clusters >= p.lists) return tried;
   }
-  return cudaSuccess;
+  return 0;
 }
 
 template <typename T, int D, typename Params>
@@ -276,12 +273,14 @@ cudaError_t LaunchQuestStepOf(const Params& p, const QuestStepDevice& device, cu
   const int room = device.shared_of_block - static_cast<int>(code.sharedSizeBytes);
   // At least so much that a multiprocessor has one block.
   const int shared_bytes = std::max(QuestStepRoom<T, D>(p).total, device.shared_of_multiprocessor / 2);
-  if (code.ptxVersion < 90 || shared_bytes > room) return cudaSuccess;
+  if (!cuda::IsHopperCode(code) || shared_bytes > room) return cudaSuccess;
   if (const cudaError_t error = AllowSharedMemory(kKernel); error != cudaSuccess) return error;
-  if (const cudaError_t error = cuda::AllowLargeClusters(function); error != cudaSuccess) return error;
-  int blocks = 0;
-  if (const cudaError_t error = ClusterBlocksOf<kKernel>(p, device, &blocks); error != cudaSuccess || blocks == 0)
-    return error;
+  if (cuda::AllowLargeClusters(function) != cudaSuccess) {
+    static_cast<void>(cudaGetLastError());
+    return cudaSuccess;
+  }
+  const int blocks = ClusterBlocksOf<kKernel>(p, device);
+  if (blocks == 0) return cudaSuccess;
   cudaLaunchAttribute cluster;
   cudaLaunchConfig_t config = cuda::ClusterLaunch(p.lists, blocks, kStepThreads, shared_bytes, &cluster);
   config.stream = stream;

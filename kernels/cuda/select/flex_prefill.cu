@@ -394,8 +394,12 @@ __global__ void __launch_bounds__(kCutThreads) FlexCutKernel(const FlexPrefillPa
     ties = OverWarp(ties, Plus());
     if (Lane() == 0) ties_before[row] = ties;
   }
-  cuda::ArriveAtCluster();
-  cuda::AwaitCluster();
+  if (blocks == 1) {
+    __syncthreads();  // without the cluster's wait for the whole GPU to see the counts
+  } else {
+    cuda::ArriveAtCluster();
+    cuda::AwaitCluster();
+  }
   if (block > 0 || threadIdx.x >= 32) return;
   int32_t sum = 0;
   for (int32_t first = 0; first < num_rows; first += 32) {
