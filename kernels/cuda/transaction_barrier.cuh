@@ -45,7 +45,8 @@ __device__ __forceinline__ void AwaitBarrier(uint64_t* barrier, uint32_t parity)
       "r"(parity)
       : "memory");
 }
-// What this thread has written to shared memory is there for copies and the tensor cores.
+// What this thread has written to shared memory, copies that have arrived included, is there for the copy engine and
+// the tensor cores.
 __device__ __forceinline__ void ShowToCopies() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }

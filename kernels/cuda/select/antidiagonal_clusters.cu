@@ -11,6 +11,7 @@
 #include <cuda_runtime.h>
 
 #include "cluster.cuh"
+#include "cluster_launch.cuh"
 #include "dependent_launch.cuh"
 #include "select/antidiagonal_clusters.h"
 #include "select/antidiagonal_wgmma.cuh"
@@ -188,16 +189,10 @@ template <bool kBf16>
 cudaError_t LaunchPairs(const AntidiagonalClusterParams& params, int num_multiprocessors, cudaStream_t stream) {
   const auto kernel = AntidiagonalClusterKernel<kBf16>;
   if (const cudaError_t error = AllowSharedMemory(kernel); error != cudaSuccess) return error;
-  cudaLaunchAttribute cluster{};
-  cluster.id = cudaLaunchAttributeClusterDimension;
-  cluster.val.clusterDim = {kPairBlocks, 1, 1};
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>(num_multiprocessors / kPairBlocks * kPairBlocks));
-  config.blockDim = dim3(kPairThreads);
-  config.dynamicSmemBytes = kPairSharedBytes;
+  cudaLaunchAttribute cluster;
+  cudaLaunchConfig_t config =
+      cuda::ClusterLaunch(num_multiprocessors / kPairBlocks, kPairBlocks, kPairThreads, kPairSharedBytes, &cluster);
   config.stream = stream;
-  config.attrs = &cluster;
-  config.numAttrs = 1;
   return cudaLaunchKernelEx(&config, kernel, params);
 }
 

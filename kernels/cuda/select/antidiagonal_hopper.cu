@@ -10,6 +10,7 @@
 #include "select/antidiagonal_wgmma.cuh"
 #include "shared_memory.cuh"
 #include "shared_memory.h"
+#include "transaction_barrier.cuh"
 
 namespace headscope::kernels::selection {
 namespace {
@@ -53,7 +54,7 @@ __global__ void __launch_bounds__(kProductThreads, 1) AntidiagonalHopperKernel(c
 #pragma unroll 1
     for (int chunk = 0; chunk < num_chunks; ++chunk) {
       cuda::AwaitCopyGroups<kChunksAhead - 1>();
-      ShowToTensorCores();
+      cuda::ShowToCopies();
       __syncthreads();
       const uint64_t stage_offset = static_cast<uint64_t>(stage) * (kStageBytes / 16);
       FenceScores(scores);

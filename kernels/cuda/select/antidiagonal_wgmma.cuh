@@ -55,9 +55,5 @@ __device__ __forceinline__ void FenceScores(WarpScores& scores) {
 __device__ __forceinline__ void WaitForProductsBeforeLast() {
   asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
 }
-// What this thread has written to shared memory, copies that have arrived included, is there for the tensor cores.
-__device__ __forceinline__ void ShowToTensorCores() {
-  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-}
 
 }  // namespace headscope::kernels::selection
