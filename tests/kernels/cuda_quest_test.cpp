@@ -25,6 +25,8 @@ namespace {
 
 using testing::DeviceArray;
 
+enum class NotANumber { kNone, kKey, kQuery };
+
 struct Case {
   int32_t seq_k;
   int32_t group;
@@ -35,6 +37,11 @@ struct Case {
   int32_t v_head_dim = 0;   // 0: head_dim
   bool sinks = false;
   int32_t batch = 2, kv_heads = 2;
+  float soft_cap = 0;
+  bool two_keys = false;               // the keys of a page are one of two: many pages tie, not all
+  bool gaps = false;                   // between the rows of q, k and v
+  NotANumber nan = NotANumber::kNone;  // in the first list: its newest key, or its first head's query
+  bool several = false;                // launches, on compute capability 9.0 as well
 };
 
 std::string NameOf(const ::testing::TestParamInfo<Case>& info) {
@@ -44,7 +51,11 @@ std::string NameOf(const ::testing::TestParamInfo<Case>& info) {
          std::to_string(c.options.budget) + (c.options.mean_query ? "_mean" : "") +
          (c.options.keep_newest ? "" : "_any") + (c.equal_keys ? "_ties" : "") +
          (c.v_head_dim > 0 ? "_v" + std::to_string(c.v_head_dim) : "") + (c.sinks ? "_sinks" : "") +
-         (c.batch * c.kv_heads == 4 ? "" : "_l" + std::to_string(c.batch * c.kv_heads));
+         (c.batch * c.kv_heads == 4 ? "" : "_l" + std::to_string(c.batch * c.kv_heads)) +
+         (c.soft_cap > 0 ? "_capped" : "") + (c.two_keys ? "_two" : "") + (c.gaps ? "_gaps" : "") +
+         (c.nan == NotANumber::kKey     ? "_nan_key"
+          : c.nan == NotANumber::kQuery ? "_nan_query"
+                                        : "");
 }
 
 class CudaQuest : public ::testing::TestWithParam<Case> {
@@ -60,20 +71,33 @@ class CudaQuest : public ::testing::TestWithParam<Case> {
     rows_ = c.seq_k + 3;
     const auto width = static_cast<size_t>(c.head_dim), value_width = static_cast<size_t>(ValueDim());
     for (int32_t head = 0; c.sinks && head < KvHeads() * c.group; ++head) sinks_.push_back(2 * normal(random));
-    for (size_t i = 0; i < static_cast<size_t>(Lists() * c.group) * width; ++i)
-      q_.push_back(test::ToCode(normal(random), c.dtype));
+    const auto add_gap = [](std::vector<uint16_t>& to) { to.insert(to.end(), static_cast<size_t>(Gap()), 0xffff); };
+    for (int32_t head = 0; head < Lists() * c.group; ++head) {
+      for (size_t d = 0; d < width; ++d) q_.push_back(test::ToCode(normal(random), c.dtype));
+      add_gap(q_);
+    }
     for (int32_t list = 0; list < Lists(); ++list) {
+      float of_page = 0;
       for (int32_t row = 0; row < rows_; ++row) {
+        if (row % c.options.page_size == 0) of_page = PageHasFirstKey(list, row / c.options.page_size) ? 0.5f : -0.25f;
         for (size_t d = 0; d < width; ++d) {
-          const float key = c.equal_keys ? 0.5f : normal(random);
+          const float key = c.equal_keys ? 0.5f : c.two_keys ? of_page : normal(random);
           k_.push_back(row < c.seq_k ? test::ToCode(key, c.dtype) : uint16_t{0xffff});
         }
         for (size_t d = 0; d < value_width; ++d)
           v_.push_back(row < c.seq_k ? test::ToCode(normal(random), c.dtype) : uint16_t{0xffff});
+        add_gap(k_);
+        add_gap(v_);
       }
     }
     num_pages_ = (c.seq_k - 1) / c.options.page_size + 1;
+    if (c.nan == NotANumber::kKey) k_[static_cast<size_t>(c.seq_k - 1) * (width + static_cast<size_t>(Gap()))] = 0xffff;
+    if (c.nan == NotANumber::kQuery) q_[0] = 0xffff;
   }
+
+  static int32_t Gap() { return GetParam().gaps ? 8 : 0; }
+  // Where `two_keys`: any pattern that no other has to do with.
+  static bool PageHasFirstKey(int32_t list, int32_t page) { return (page * 7 + list) % 5 < 2; }
 
   static int32_t ValueDim() { return GetParam().v_head_dim > 0 ? GetParam().v_head_dim : GetParam().head_dim; }
   AttentionProblem Problem(const void* q, const void* k, const void* v, int32_t seq_k) const {
@@ -89,9 +113,11 @@ class CudaQuest : public ::testing::TestWithParam<Case> {
     problem.seq_k = seq_k;
     problem.first_position = seq_k - 1;
     problem.dtype = c.dtype;
-    problem.q = {q, int64_t{problem.num_qo_heads} * c.head_dim, c.head_dim, c.head_dim};
-    problem.k = {k, int64_t{KvHeads()} * rows_ * c.head_dim, int64_t{rows_} * c.head_dim, c.head_dim};
-    problem.v = {v, int64_t{KvHeads()} * rows_ * ValueDim(), int64_t{rows_} * ValueDim(), ValueDim()};
+    problem.soft_cap = c.soft_cap;
+    const int64_t width = c.head_dim + Gap(), value_width = ValueDim() + Gap();
+    problem.q = {q, problem.num_qo_heads * width, width, width};
+    problem.k = {k, KvHeads() * (rows_ * width), rows_ * width, width};
+    problem.v = {v, KvHeads() * (rows_ * value_width), rows_ * value_width, value_width};
     return problem;
   }
   AttentionOutput Output(void* o, float* lse) const {
@@ -99,10 +125,10 @@ class CudaQuest : public ::testing::TestWithParam<Case> {
     return {{o, KvHeads() * GetParam().group * head_dim, head_dim, head_dim}, lse};
   }
   double Key(int32_t list, int32_t token, int32_t d) const {
-    const auto at = static_cast<size_t>((int64_t{list} * rows_ + token) * GetParam().head_dim + d);
+    const auto at = static_cast<size_t>((int64_t{list} * rows_ + token) * (GetParam().head_dim + Gap()) + d);
     return static_cast<double>(test::FromCode(k_[at], GetParam().dtype));
   }
-  // Least and largest of a page's component.
+  // Least and largest of a page's component; a NaN is neither.
   std::pair<double, double> Bounds(int32_t list, int32_t page, int32_t d) const {
     const int32_t size = GetParam().options.page_size;
     double least = std::numeric_limits<double>::infinity(), largest = -least;
@@ -120,8 +146,9 @@ class CudaQuest : public ::testing::TestWithParam<Case> {
         const auto [least, largest] = Bounds(list, page, d);
         double mean = 0;
         for (int32_t h = 0; h < c.group; ++h) {
-          const auto at = static_cast<size_t>((list * c.group + h) * c.head_dim + d);
+          const auto at = static_cast<size_t>((list * c.group + h) * (c.head_dim + Gap()) + d);
           const auto x = static_cast<double>(test::FromCode(q_[at], c.dtype));
+          if (std::isnan(x)) continue;
           mean += x;
           if (!c.options.mean_query) scores[static_cast<size_t>(page)] += std::max(x * least, x * largest);
         }
@@ -154,6 +181,16 @@ class CudaQuest : public ::testing::TestWithParam<Case> {
     EXPECT_GE(worst_in, best_out - rounding);
     if (GetParam().equal_keys) {
       for (size_t i = 0; i < chosen.size(); ++i) EXPECT_EQ(chosen[i], static_cast<int32_t>(i));
+    }
+    if (GetParam().two_keys) {
+      // Of the pages of either key the first ones.
+      std::vector<bool> ended(2, false);
+      for (size_t page = 0; page < scores.size(); ++page) {
+        const bool taken = std::binary_search(chosen.begin(), chosen.end(), static_cast<int32_t>(page));
+        const size_t key = PageHasFirstKey(list, static_cast<int32_t>(page)) ? 0 : 1;
+        EXPECT_FALSE(taken && ended[key]) << "page " << page << " of list " << list;
+        if (!taken) ended[key] = true;
+      }
     }
   }
 
@@ -242,13 +279,29 @@ TEST_P(CudaQuest, TakesTheBestPagesAndAttendsToThem) {
   status = DecodeReference(Problem(q_.data(), k_.data(), v_.data(), c.seq_k), selection, reference);
   ASSERT_TRUE(status.ok()) << status.message();
   double difference = 0, norm = 0;
+  // A NaN is one in both.
+  size_t nans = 0;
   for (size_t i = 0; i < expected.size(); ++i) {
-    difference += std::pow(test::FromCode(first[i], c.dtype) - expected[i], 2);
+    const float got = test::FromCode(first[i], c.dtype);
+    ASSERT_EQ(std::isnan(got), std::isnan(expected[i])) << "element " << i;
+    nans += std::isnan(got) ? 1 : 0;
+    if (std::isnan(got)) continue;
+    difference += std::pow(got - expected[i], 2);
     norm += std::pow(expected[i], 2);
   }
   EXPECT_LE(std::sqrt(difference), (c.dtype == DType::kBFloat16 ? 5e-3 : 1e-3) * std::sqrt(norm));
-  for (size_t i = 0; i < lses.size(); ++i) EXPECT_NEAR(lses[i], expected_lse[i], 1e-4);
-  for (size_t i = 0; i < largest.size(); ++i) EXPECT_NEAR(largest[i], expected_row_max[i], 1e-4);
+  EXPECT_EQ(nans, static_cast<size_t>(ValueDim()) * (c.nan == NotANumber::kNone    ? 0
+                                                     : c.nan == NotANumber::kQuery ? 1
+                                                                                   : static_cast<size_t>(c.group)));
+  const auto expect_near = [](float got, float want) {
+    if (std::isnan(want)) {
+      EXPECT_TRUE(std::isnan(got)) << got;
+    } else {
+      EXPECT_NEAR(got, want, 1e-4);
+    }
+  };
+  for (size_t i = 0; i < lses.size(); ++i) expect_near(lses[i], expected_lse[i]);
+  for (size_t i = 0; i < largest.size(); ++i) expect_near(largest[i], expected_row_max[i]);
 }
 
 std::vector<Case> Cases() {
@@ -283,9 +336,39 @@ std::vector<Case> Cases() {
     cases.push_back({9000, 2, 64, DType::kFloat16, {.budget = 700, .page_size = page_size}, /*equal_keys=*/true});
     cases.push_back({2000, 2, 64, DType::kFloat16, {.budget = 700, .page_size = page_size}, /*equal_keys=*/true});
   }
-  // Lists that fill a GPU of 132 multiprocessors in one launch: clusters of 16, 5, 3, 2 and 1 blocks, two waves of
-  // single blocks; and lists that do not.
-  for (const auto& [batch, kv_heads] : {std::pair{1, 8}, {3, 8}, {5, 8}, {8, 8}, {16, 8}, {33, 8}, {17, 8}}) {
+  // As many pages and picks as one launch takes at head_dim 128, and more picks.
+  for (const int32_t budget : {256, 900}) {
+    cases.push_back({8192,
+                     1,
+                     128,
+                     DType::kBFloat16,
+                     {.budget = budget, .page_size = 1, .mean_query = false, .keep_newest = false}});
+  }
+  // Lists that fill a GPU of 132 multiprocessors in one launch, with work for 16 blocks each: as many as it has room
+  // for, on an H200 clusters of 16, 9, 8, 6, 5, 4 and 3 blocks. Some of the blocks have no pages to score.
+  for (const auto& [batch, kv_heads] : {std::pair{1, 7}, {1, 8}, {1, 15}, {2, 8}, {2, 11}, {3, 8}, {3, 13}}) {
+    for (const int32_t page_size : {16, 7}) {
+      cases.push_back({.seq_k = 2400,
+                       .group = 4,
+                       .head_dim = 64,
+                       .dtype = DType::kBFloat16,
+                       .options = {.budget = 2000, .page_size = page_size, .keep_newest = page_size == 16},
+                       .sinks = page_size == 7,
+                       .batch = batch,
+                       .kv_heads = kv_heads});
+    }
+  }
+  for (const int32_t batch : {1, 2, 3}) {
+    cases.push_back({.seq_k = 16384,
+                     .group = 4,
+                     .head_dim = batch == 1 ? 128 : 64,
+                     .dtype = DType::kBFloat16,
+                     .options = {.budget = 4096},
+                     .batch = batch,
+                     .kv_heads = 8});
+  }
+  // Work for 3 blocks each: 3, 2 and 1 of them, two waves of single blocks; and lists that fill no wave.
+  for (const auto& [batch, kv_heads] : {std::pair{1, 8}, {5, 8}, {8, 8}, {16, 8}, {33, 8}, {17, 8}}) {
     for (const int32_t page_size : {16, 7}) {
       cases.push_back({.seq_k = 1201,
                        .group = 4,
@@ -305,6 +388,30 @@ std::vector<Case> Cases() {
                    .equal_keys = true,
                    .batch = 16,
                    .kv_heads = 8});
+  // What few calls ask for, by clusters and by single blocks.
+  for (const auto& [batch, kv_heads] : {std::pair{2, 2}, {5, 14}}) {
+    const Case plain{.seq_k = 1301,
+                     .group = 4,
+                     .head_dim = 64,
+                     .dtype = DType::kBFloat16,
+                     .options = {.budget = 640},
+                     .batch = batch,
+                     .kv_heads = kv_heads};
+    for (const int which : {0, 1, 2, 3, 4, 5}) {
+      Case c = plain;
+      if (which == 0) c.soft_cap = 3;
+      if (which == 1) c.two_keys = true;
+      if (which == 2) c.gaps = true;
+      if (which == 3) c.nan = NotANumber::kKey;
+      if (which == 4) c.nan = NotANumber::kQuery;
+      if (which == 5) {
+        c.head_dim = 128;
+        c.soft_cap = 3;
+        c.sinks = c.gaps = c.two_keys = true;
+      }
+      cases.push_back(c);
+    }
+  }
   // Sinks, and values of another head_dim, which other kernels attend.
   for (const int32_t head_dim : {64, 128}) {
     for (const int32_t v_head_dim : {0, 48, 128, 192}) {
@@ -319,7 +426,25 @@ std::vector<Case> Cases() {
 
 INSTANTIATE_TEST_SUITE_P(All, CudaQuest, ::testing::ValuesIn(Cases()), NameOf);
 
-class CudaQuestLaunches : public CudaQuest {};
+class CudaQuestLaunches : public CudaQuest {
+ protected:
+  // As many blocks a list as have work and fit. Which clusters a GPU has room for is the chip's: of fewer than 8 blocks
+  // they must keep half of it busy, or there is no work for more.
+  void ExpectClusters(int blocks, int multiprocessors) const {
+    const QuestCudaOptions& options = GetParam().options;
+    RecordProperty("cluster_blocks", blocks);
+    const int attended = std::min(options.budget / options.page_size + 1, num_pages_) * options.page_size;
+    const int work = std::min(16, (std::max(num_pages_, attended) + 127) / 128);
+    EXPECT_LE(blocks, work);
+    if (Lists() > multiprocessors) {
+      EXPECT_EQ(blocks, 1);
+      return;
+    }
+    EXPECT_LE(blocks * Lists(), multiprocessors);
+    EXPECT_TRUE(blocks >= std::min(work - 1, 8) || 2 * blocks * Lists() >= multiprocessors)
+        << blocks << " blocks for each of " << Lists() << " lists";
+  }
+};
 
 // On compute capability 9.0 the step is one launch where clusters take it, and any number of replays give its bits.
 TEST_P(CudaQuestLaunches, AreOneWhereClustersTakeTheStep) {
@@ -350,26 +475,62 @@ TEST_P(CudaQuestLaunches, AreOneWhereClustersTakeTheStep) {
   ASSERT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess);
   size_t launches = 0;
   ASSERT_EQ(cudaGraphGetNodes(graph, nullptr, &launches), cudaSuccess);
-  EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
-  EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
-  int major = 0;
+  int major = 0, multiprocessors = 0;
   ASSERT_EQ(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0), cudaSuccess);
-  if (major == 9 && c.group <= 8) {
-    EXPECT_EQ(launches, 1u);
+  ASSERT_EQ(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, 0), cudaSuccess);
+  if (major == 9 && !c.several) {
+    ASSERT_EQ(launches, 1u);
+    cudaGraphNode_t node = nullptr;
+    ASSERT_EQ(cudaGraphGetNodes(graph, &node, &launches), cudaSuccess);
+    cudaLaunchAttributeValue cluster{};
+    ASSERT_EQ(cudaGraphKernelNodeGetAttribute(node, cudaLaunchAttributeClusterDimension, &cluster), cudaSuccess);
+    ExpectClusters(std::max(1, static_cast<int>(cluster.clusterDim.x)), multiprocessors);
   } else {
     EXPECT_GE(launches, 3u);
   }
+  EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+  EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
   testing::ExpectReplays(
       step,
       [&] { ASSERT_EQ(cudaMemcpy(o.get(), poison.data(), 2 * poison.size(), cudaMemcpyHostToDevice), cudaSuccess); },
       [&] { EXPECT_EQ(o.Download(), expected); });
 }
 
+Case WithLists(int32_t batch, int32_t kv_heads, bool several = false) {
+  return {.seq_k = 2400,
+          .group = 2,
+          .head_dim = 64,
+          .dtype = DType::kBFloat16,
+          .options = {.budget = 2000},
+          .batch = batch,
+          .kv_heads = kv_heads,
+          .several = several};
+}
+// Pages of a token, as many as one launch can choose from and one more; at head_dim 128 the tiles leave less room for
+// what is chosen.
+Case WithPages(int32_t pages, int32_t head_dim, int32_t picks, bool several = false) {
+  return {.seq_k = pages,
+          .group = 1,
+          .head_dim = head_dim,
+          .dtype = DType::kBFloat16,
+          .options = {.budget = picks, .page_size = 1, .keep_newest = false},
+          .several = several};
+}
+
 INSTANTIATE_TEST_SUITE_P(
     All, CudaQuestLaunches,
     ::testing::Values(
         Case{.seq_k = 3001, .group = 4, .head_dim = 128, .dtype = DType::kBFloat16, .options = {.budget = 600}},
-        Case{.seq_k = 1501, .group = 16, .head_dim = 64, .dtype = DType::kFloat16, .options = {.budget = 600}}),
+        Case{.seq_k = 1501,
+             .group = 16,
+             .head_dim = 64,
+             .dtype = DType::kFloat16,
+             .options = {.budget = 600},
+             .several = true},
+        WithLists(1, 7), WithLists(1, 8), WithLists(1, 15), WithLists(2, 8), WithLists(2, 11), WithLists(3, 8),
+        WithLists(8, 8), WithLists(33, 8), WithLists(17, 8, /*several=*/true), WithPages(8192, 128, 256),
+        WithPages(8192, 128, 900, /*several=*/true), WithPages(8192, 64, 900),
+        WithPages(8193, 64, 900, /*several=*/true)),
     NameOf);
 
 TEST(CudaQuestRefusals, NameTheFieldBeforeAGpuIsAskedFor) {

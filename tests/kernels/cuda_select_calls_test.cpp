@@ -8,6 +8,7 @@
 #include <random>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "cuda_select_run.h"
 #include "kernels/cuda_select.h"
@@ -28,16 +29,26 @@ using testing::TakenByCuda;
 using testing::Values;
 using testing::WithCudaSelector;
 
-TEST(CudaSelectGraph, ReplaysInACudaGraph) {
-  SKIP_WITHOUT_GPU();
+using Setting = std::pair<std::string, std::string>;  // a method and its parameters
+
+// Of so many keys XAttention's products are made by pairs of blocks, and FlexPrefill's cuts found by clusters.
+constexpr test::ProblemShape kManyKeys{1, 2, 1, 64, 1536, 67072, 65536, DType::kBFloat16};
+const std::vector<Setting>& SettingsOfManyKeys() {
+  static const std::vector<Setting> settings = {{"x-attention", "tau=0.3,stride=8"},
+                                                {"flex-prefill", "gamma=0.3,tau=0,min_budget=0,form=code"},
+                                                {"flex-prefill", "gamma=0.3,tau=1,min_budget=0,form=code"}};
+  return settings;
+}
+
+void ExpectGraphReplays(const test::ProblemShape& shape, const std::vector<Setting>& settings) {
   std::mt19937 random(7);
-  const RandomProblem problem({1, 4, 2, 128, 2000, 2000, 0, DType::kBFloat16}, &random);
+  const RandomProblem problem(shape, &random);
   const DeviceTensor q(problem.q.View(), 1);
   const DeviceTensor k(problem.k.View(), 1);
   const AttentionProblem device = OnDevice(problem.View(), q, k);
-  for (const std::string& method : WithCudaSelector()) {
-    SCOPED_TRACE(method);
-    const ParameterValues values = Values(method, TakenByCuda(method));
+  for (const auto& [method, parameters] : settings) {
+    SCOPED_TRACE(method + ":" + parameters);
+    const ParameterValues values = Values(method, parameters);
     GpuSelection selection(method, device, values);
     const SparseIndex expected = selection.host();
     cudaStream_t stream = nullptr;
@@ -61,22 +72,27 @@ TEST(CudaSelectGraph, ReplaysInACudaGraph) {
   }
 }
 
-// A selection's launches overlap at their ends. Those of the next one, in the same memory, must not reach into it.
-TEST(CudaSelectCalls, FollowEachOtherInTheSameMemory) {
+TEST(CudaSelectGraph, ReplaysInACudaGraph) {
   SKIP_WITHOUT_GPU();
+  std::vector<Setting> settings;
+  for (const std::string& method : WithCudaSelector()) settings.emplace_back(method, TakenByCuda(method));
+  ExpectGraphReplays({1, 4, 2, 128, 2000, 2000, 0, DType::kBFloat16}, settings);
+}
+TEST(CudaSelectGraph, ReplaysWithSoManyKeysThatClustersTakeThem) {
+  SKIP_WITHOUT_GPU();
+  ExpectGraphReplays(kManyKeys, SettingsOfManyKeys());
+}
+
+// A selection's launches overlap at their ends. Those of the next one, in the same memory, must not reach into it.
+void ExpectNoMixing(const test::ProblemShape& shape, const std::vector<Setting>& settings) {
   std::mt19937 random(11);
-  const RandomProblem problems[2] = {{{1, 4, 2, 128, 3000, 3000, 0, DType::kBFloat16}, &random},
-                                     {{1, 4, 2, 128, 3000, 3000, 0, DType::kBFloat16}, &random}};
+  const RandomProblem problems[2] = {{shape, &random}, {shape, &random}};
   const DeviceTensor q[2] = {{problems[0].q.View(), 1}, {problems[1].q.View(), 1}};
   const DeviceTensor k[2] = {{problems[0].k.View(), 1}, {problems[1].k.View(), 1}};
   const AttentionProblem device[2] = {OnDevice(problems[0].View(), q[0], k[0]),
                                       OnDevice(problems[1].View(), q[1], k[1])};
-  for (const auto& [method, parameters] :
-       {std::pair{"vertical-slash", "n_vertical=50,n_slash=20"}, std::pair{"block-sparse", "n_blocks=5"},
-        std::pair{"sample-attention", "alpha_c=0.3,alpha_s=0.3"}, std::pair{"x-attention", "tau=0.3"},
-        std::pair{"sparge-attn", "tau=0.4,theta=0.005"},
-        std::pair{"flex-prefill", "gamma=0.3,tau=1,min_budget=0,form=code"}}) {
-    SCOPED_TRACE(method);
+  for (const auto& [method, parameters] : settings) {
+    SCOPED_TRACE(method + ":" + parameters);
     const ParameterValues values = Values(method, parameters);
     GpuSelection selection(method, device[0], values);
     const SparseIndex expected[2] = {selection.host(), GpuSelection(method, device[1], values).host()};
@@ -91,6 +107,21 @@ TEST(CudaSelectCalls, FollowEachOtherInTheSameMemory) {
       EXPECT_EQ(selection.host().columns, expected[last].columns);
     }
   }
+}
+
+TEST(CudaSelectCalls, FollowEachOtherInTheSameMemory) {
+  SKIP_WITHOUT_GPU();
+  ExpectNoMixing({1, 4, 2, 128, 3000, 3000, 0, DType::kBFloat16},
+                 {{"vertical-slash", "n_vertical=50,n_slash=20"},
+                  {"block-sparse", "n_blocks=5"},
+                  {"sample-attention", "alpha_c=0.3,alpha_s=0.3"},
+                  {"x-attention", "tau=0.3"},
+                  {"sparge-attn", "tau=0.4,theta=0.005"},
+                  {"flex-prefill", "gamma=0.3,tau=1,min_budget=0,form=code"}});
+}
+TEST(CudaSelectCalls, FollowEachOtherWithSoManyKeysThatClustersTakeThem) {
+  SKIP_WITHOUT_GPU();
+  ExpectNoMixing(kManyKeys, SettingsOfManyKeys());
 }
 
 // A method that goes by the layer does so on the GPU as well.

@@ -257,9 +257,15 @@ std::vector<Case> Cases() {
     cases.push_back({method, usual, Last(1000, 130072, 131072, 2, 1, 64, 1)});
     cases.push_back({method, large, Whole(131072, 2, 1, 64)});
   }
-  // So many keys in whole groups that pairs of tiles are made of them: an odd number of tiles, several sequences.
+  // So many keys and queries in whole groups that pairs of tiles are made of them: two tiles and three, several
+  // sequences, a soft cap. Then queries of one tile, which single blocks take.
+  for (const auto& [stride, rows] :
+       {std::pair{"tau=0.5,stride=4", 1536}, {"tau=0.6,stride=8", 1536}, {"tau=0.7,stride=16", 2304}}) {
+    cases.push_back({"x-attention", stride, Last(rows, 49152, 49152 + rows, 2, 1, 128, 2)});
+  }
+  cases.push_back({"x-attention", "tau=0.7,stride=16", Last(2304, 65024, 67328, 2, 1, 256, 1, DType::kBFloat16)});
+  cases.push_back({"x-attention", "tau=0.6,stride=8", Last(1536, 49152, 50688, 2, 1, 128), 5.0f});
   for (const char* stride : {"tau=0.5,stride=4", "tau=0.6,stride=8", "tau=0.7,stride=16", "tau=0.5,stride=64"}) {
-    cases.push_back({"x-attention", stride, Last(1536, 49152, 50688, 2, 1, 128, 2)});
     cases.push_back({"x-attention", stride, Last(640, 65024, 65700)});
     cases.push_back({"x-attention", stride, Last(448, 65536, 65984, 2, 1, 256, 1, DType::kBFloat16)});
   }
