@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Quest's decode step on the GPU (Quest: Query-Aware Sparsity for Efficient Long-Context LLM Inference, section 3.3;
 // docs/methods.md): least and largest key of every page of the cache, an upper bound of each page's scores from them,
-// the best pages, attention over these. On compute capability 9.0 choosing and attending are one launch for up to 8192
-// pages to choose from and 8 query heads a KV head, where the lists fill the GPU evenly; elsewhere they are a chain of
+// the best pages, attention over these. On compute capability 9.0 and later choosing and attending are one launch for
+// up to 8 query heads a KV head and 8192 pages to choose from, where these and the chosen ones fit shared memory beside
+// the tiles (of 8192 pages some 600 at head_dim 128) and the lists fill the GPU evenly; elsewhere they are a chain of
 // launches without the host. Either can be captured in a CUDA graph and chooses the same pages. Every pointer is a
 // device pointer; nothing synchronises or allocates.
 //
