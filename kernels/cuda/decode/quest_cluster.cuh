@@ -210,8 +210,8 @@ __global__ void __launch_bounds__(kStepThreads, 1) QuestStepKernel(const __grid_
   cuda::AwaitCluster();  // all have searched
   const int slice = first_column(block), own_columns = first_column(block + 1) - slice;
   const auto part_bytes = [](int count) { return static_cast<uint32_t>(count * static_cast<int>(sizeof(SentPart))); };
-  if (thread == 0) cuda::ArriveExpecting(&parts_came, part_bytes(own_columns * blocks));
-  if (thread < blocks) {
+  if (thread == 0) cuda::ArriveExpecting(&parts_came, part_bytes(own_columns * (blocks - 1)));
+  if (thread < blocks && thread != block) {
     const int first = first_column(thread), count = first_column(thread + 1) - first;
     if (count > 0)
       cuda::CopyToBlock(received + block * columns_each, parts + first, part_bytes(count), &parts_came, thread);
@@ -223,7 +223,8 @@ __global__ void __launch_bounds__(kStepThreads, 1) QuestStepKernel(const __grid_
     const int column = base + lanes.group;
     PartialSum all;
     if (column < own_columns && lanes.part < blocks) {
-      const SentPart& part = received[lanes.part * columns_each + column];
+      const SentPart& part =
+          lanes.part == block ? parts[slice + column] : received[lanes.part * columns_each + column];
       all = {{part.values.x, part.values.y, part.values.z, part.values.w}, part.best, part.sum};
     }
     __syncwarp();
