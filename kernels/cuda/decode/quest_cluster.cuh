@@ -223,8 +223,7 @@ __global__ void __launch_bounds__(kStepThreads, 1) QuestStepKernel(const __grid_
     const int column = base + lanes.group;
     PartialSum all;
     if (column < own_columns && lanes.part < blocks) {
-      const SentPart& part =
-          lanes.part == block ? parts[slice + column] : received[lanes.part * columns_each + column];
+      const SentPart& part = lanes.part == block ? parts[slice + column] : received[lanes.part * columns_each + column];
       all = {{part.values.x, part.values.y, part.values.z, part.values.w}, part.best, part.sum};
     }
     __syncwarp();
