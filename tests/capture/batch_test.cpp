@@ -278,6 +278,7 @@ TEST(Batch, RefusesBeforeItBegins) {
   std::string many = "1";
   for (int i = 1; i < 20'000; ++i) many += ",1";
   request = Request(folder, "{\"tokens\": [" + many + "]}");
+  request.common.decode_tokens = 0;
   EXPECT_THAT([&] { CaptureBatch(request, {}, {}); },
               ::testing::ThrowsMessage<BadInputError>(HasSubstr("prompts.jsonl: line 1: ")));
   request.common.decode_tokens = 3;
