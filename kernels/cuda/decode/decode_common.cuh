@@ -27,6 +27,18 @@ __device__ __forceinline__ void Store(__half* to, float x) {
   *to = __float2half(x);
 }
 
+// Sum over the warp's lanes up to this one, its own value included.
+template <typename Int>
+__device__ __forceinline__ Int SumThroughLane(Int value) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+#pragma unroll
+  for (int offset = 1; offset < 32; offset *= 2) {
+    const Int before = __shfl_up_sync(kAllLanes, value, offset);
+    if (lane >= offset) value += before;
+  }
+  return value;
+}
+
 // 8 values of a 16-byte load as fp32.
 __device__ __forceinline__ void Unpack(const uint4& raw, float (&out)[8], __nv_bfloat16) {
   const uint32_t words[4] = {raw.x, raw.y, raw.z, raw.w};

@@ -106,23 +106,13 @@ __device__ __forceinline__ void SearchPages(const uint32_t* keys, int n, int pic
   const int entries = turns * kSearchWarps;
   const uint32_t even = 2 * lane < entries ? shared.before[2 * lane] : 0;
   const uint32_t odd = 2 * lane < entries ? shared.before[2 * lane + 1] : 0;
-  uint32_t through = even + odd;
-#pragma unroll
-  for (int offset = 1; offset < 32; offset *= 2) {
-    const uint32_t other = __shfl_up_sync(kAllLanes, through, offset);
-    if (lane >= offset) through += other;
-  }
+  const uint32_t through = SumThroughLane(even + odd);
   const uint32_t before_even = through - even - odd, before_odd = through - odd;
 #pragma unroll 2
   for (int turn = 0; turn < turns; ++turn) {
     const uint4 x = four(turn);
     const uint32_t mine = taken(x);
-    uint32_t of_lanes = mine;
-#pragma unroll
-    for (int offset = 1; offset < 32; offset *= 2) {
-      const uint32_t other = __shfl_up_sync(kAllLanes, of_lanes, offset);
-      if (lane >= offset) of_lanes += other;
-    }
+    const uint32_t of_lanes = SumThroughLane(mine);
     const int entry = turn * kSearchWarps + warp;
     const uint32_t of_warps = __shfl_sync(kAllLanes, entry % 2 == 0 ? before_even : before_odd, entry / 2);
     const uint32_t before = of_warps + of_lanes - mine;

@@ -21,12 +21,7 @@ __device__ __forceinline__ int BlockSum(int value, int turn, int (&sums)[2][kPic
 // Sum over the threads before this one.
 __device__ __forceinline__ int SumBefore(int value, int (&sums)[kPickWarps]) {
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
-  int through = value;
-#pragma unroll
-  for (int offset = 1; offset < 32; offset *= 2) {
-    const int other = __shfl_up_sync(kAllLanes, through, offset);
-    if (lane >= offset) through += other;
-  }
+  const int through = SumThroughLane(value);
   if (lane == 31) sums[warp] = through;
   __syncthreads();
   return through - value + __reduce_add_sync(kAllLanes, lane < warp ? sums[lane] : 0);
