@@ -112,19 +112,25 @@ kernels::AttentionProblem LiveHead::ProblemOf(const Rows& rows) const {
   return problem;
 }
 
-Status LiveHead::AttendChecked(const kernels::SparseIndexView& index, const std::stop_token& stop,
-                               std::vector<float>* outputs, double* milliseconds) {
+Status LiveHead::AttendRows(const Rows& rows, const kernels::SparseIndexView& kept, const kernels::RunOptions& options,
+                            std::vector<float>* outputs, double* milliseconds) const {
   const int64_t width = head_->ValueDim();
+  const size_t before = outputs->size();
+  outputs->resize(before + static_cast<size_t>((rows.end - rows.begin) * width));
+  kernels::AttentionOutput output;
+  output.o = kernels::ContiguousTensor<void>(outputs->data() + before, 1, rows.end - rows.begin, width);
+  if (milliseconds == nullptr) return kernels::AttendCpu(ProblemOf(rows), kept, output, options);
+  double own = 0;
+  if (Status status = AttendTimed(ProblemOf(rows), kept, output, options, &own); !status.ok()) return status;
+  *milliseconds += own;
+  return {};
+}
+
+Status LiveHead::AttendChecked(const kernels::SparseIndexView& index, const kernels::RunOptions& options,
+                               std::vector<float>* outputs, double* milliseconds) const {
   for (const Rows& rows : checked_) {
-    const size_t before = outputs->size();
-    outputs->resize(before + static_cast<size_t>((rows.end - rows.begin) * width));
-    kernels::AttentionOutput output;
-    output.o = kernels::ContiguousTensor<void>(outputs->data() + before, 1, rows.end - rows.begin, width);
-    double least = 0;
-    if (Status status = AttendTimed(ProblemOf(rows), TilesOf(index, rows.begin, rows.end), output, {1, stop}, &least);
-        !status.ok())
-      return status;
-    *milliseconds += least;
+    const kernels::SparseIndexView kept = ChecksAllRows() ? index : TilesOf(index, rows.begin, rows.end);
+    if (Status status = AttendRows(rows, kept, options, outputs, milliseconds); !status.ok()) return status;
   }
   return {};
 }
@@ -166,24 +172,22 @@ Status LiveHead::AttendInTurn(const kernels::SparseIndexView& index, const kerne
   return {};
 }
 
-Status LiveHead::AttendDense(int32_t num_threads, const std::stop_token& stop, std::vector<float>* outputs) {
-  const int64_t width = head_->ValueDim();
-  const kernels::RunOptions options{ChecksAllRows() ? num_threads : 1, stop};
+Status LiveHead::AttendDense(const kernels::RunOptions& options, std::vector<float>* outputs,
+                             double* milliseconds) const {
   std::vector<float> all;
-  double milliseconds = 0;
   for (const Rows& rows : checked_) {
-    const kernels::AttentionProblem problem = ProblemOf(rows);
     kernels::SparseIndex index;
-    if (Status status = SelectDense(problem, options, &index); !status.ok()) return status;
-    std::vector<float> o(static_cast<size_t>((rows.end - rows.begin) * width));
-    kernels::AttentionOutput output;
-    output.o = kernels::ContiguousTensor<void>(o.data(), 1, rows.end - rows.begin, width);
-    double own = 0;
-    if (Status status = AttendTimed(problem, index.View(), output, options, &own); !status.ok()) return status;
-    milliseconds += own;
-    all.insert(all.end(), o.begin(), o.end());
+    if (Status status = SelectDense(ProblemOf(rows), options, &index); !status.ok()) return status;
+    if (Status status = AttendRows(rows, index.View(), options, &all, milliseconds); !status.ok()) return status;
   }
   *outputs = std::move(all);
+  return {};
+}
+
+Status LiveHead::TimeDense(int32_t num_threads, const std::stop_token& stop, std::vector<float>* outputs) {
+  double milliseconds = 0;
+  if (Status status = AttendDense({ChecksAllRows() ? num_threads : 1, stop}, outputs, &milliseconds); !status.ok())
+    return status;
   dense_times_.Add(milliseconds, std::chrono::steady_clock::now());
   return {};
 }
@@ -195,14 +199,14 @@ Status LiveHead::AttendApart(const kernels::SparseIndexView& index, const kernel
   if (Status status = AttendTimed(head_->Problem(), index, output, options, &run->attend_ms); !status.ok())
     return status;
   if (dense_.empty()) {
-    if (Status status = AttendDense(options.num_threads, options.stop, &dense_); !status.ok()) return status;
+    if (Status status = TimeDense(options.num_threads, options.stop, &dense_); !status.ok()) return status;
   } else if (dense_times_.IsDue(std::chrono::steady_clock::now())) {
     std::vector<float> again;
-    if (Status status = AttendDense(options.num_threads, options.stop, &again); !status.ok()) return status;
+    if (Status status = TimeDense(options.num_threads, options.stop, &again); !status.ok()) return status;
   }
   if (!ChecksAllRows()) {
     outputs->clear();
-    if (Status status = AttendChecked(index, options.stop, outputs, &run->checked_attend_ms); !status.ok())
+    if (Status status = AttendChecked(index, {1, options.stop}, outputs, &run->checked_attend_ms); !status.ok())
       return status;
   }
   run->dense_attend_ms = dense_times_.MedianMs();
@@ -242,25 +246,11 @@ Status LiveHead::RunUntimed(const kernels::SparseIndexView& index, int32_t num_t
   result.device = NamedCpu();
   if (IsShort() || !ChecksAllRows()) {
     const kernels::RunOptions options{num_threads, stop};
-    const int64_t width = head_->ValueDim();
-    const bool wants_dense = dense_.empty();
-    std::vector<float> outputs, dense_outputs;
-    const auto attend = [&](const Rows& rows, const kernels::SparseIndexView& kept, std::vector<float>* o) {
-      const size_t before = o->size();
-      o->resize(before + static_cast<size_t>((rows.end - rows.begin) * width));
-      kernels::AttentionOutput output;
-      output.o = kernels::ContiguousTensor<void>(o->data() + before, 1, rows.end - rows.begin, width);
-      return kernels::AttendCpu(ProblemOf(rows), kept, output, options);
-    };
-    for (const Rows& rows : checked_) {
-      const kernels::SparseIndexView kept = ChecksAllRows() ? index : TilesOf(index, rows.begin, rows.end);
-      if (Status status = attend(rows, kept, &outputs); !status.ok()) return status;
-      if (!wants_dense) continue;
-      kernels::SparseIndex dense;
-      if (Status status = SelectDense(ProblemOf(rows), options, &dense); !status.ok()) return status;
-      if (Status status = attend(rows, dense.View(), &dense_outputs); !status.ok()) return status;
+    std::vector<float> outputs;
+    if (Status status = AttendChecked(index, options, &outputs, nullptr); !status.ok()) return status;
+    if (dense_.empty()) {
+      if (Status status = AttendDense(options, &dense_, nullptr); !status.ok()) return status;
     }
-    if (wants_dense) dense_ = std::move(dense_outputs);
     SetErrorOf(outputs, &result);
   }
   *run = result;

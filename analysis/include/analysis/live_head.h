@@ -108,11 +108,16 @@ class LiveHead {
   kernels::Status AttendApart(const kernels::SparseIndexView& index, const kernels::RunOptions& options,
                               std::vector<float>* outputs, LiveRun* run);
   // Dense attention of the checked rows; adds what it took to the times.
-  kernels::Status AttendDense(int32_t num_threads, const std::stop_token& stop, std::vector<float>* outputs);
+  kernels::Status TimeDense(int32_t num_threads, const std::stop_token& stop, std::vector<float>* outputs);
 
-  // The method's attention of the same rows, and what it took.
-  kernels::Status AttendChecked(const kernels::SparseIndexView& index, const std::stop_token& stop,
-                                std::vector<float>* outputs, double* milliseconds);
+  // Dense attention, and the method's, of the checked rows, and of one block of them; the latter two append to
+  // `outputs`. What it took is added to *milliseconds; null: nothing is timed.
+  kernels::Status AttendDense(const kernels::RunOptions& options, std::vector<float>* outputs,
+                              double* milliseconds) const;
+  kernels::Status AttendChecked(const kernels::SparseIndexView& index, const kernels::RunOptions& options,
+                                std::vector<float>* outputs, double* milliseconds) const;
+  kernels::Status AttendRows(const Rows& rows, const kernels::SparseIndexView& kept, const kernels::RunOptions& options,
+                             std::vector<float>* outputs, double* milliseconds) const;
 
   const HeadTensorsPtr head_;
   const std::vector<Rows> checked_;
