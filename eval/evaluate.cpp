@@ -13,6 +13,7 @@
 #include "base/stopwatch.h"
 #include "model/model_config.h"
 #include "model/model_tokenizer.h"
+#include "model/pass_memory.h"
 #include "questionnaire.h"
 #include "sparse_model/own_dense.h"
 #include "trigram.h"
@@ -257,6 +258,9 @@ std::vector<TaskScore> Evaluate(const EvaluateRequest& request, const std::funct
   std::vector<TaskScore> scores;
   try {
     model::SessionOptions options = request.session;
+    // A method chooses anew in every pass, and the seconds of dense attention beside it are to be those of the same
+    // passes.
+    if (options.chunk_tokens == 0) options.chunk_tokens = model::kPassTokens;
     options.dense_executor = sparse_model::OwnDense();
     model::ModelSession session(request.model_dir, options, progress, stop);
     session.UseAttention(request.attention);

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <vector>
 
 #include "kernels/attention_problem.h"
@@ -24,13 +25,15 @@ class EarlierRows {
     const int64_t row_bytes = RowBytes(pass), first = pass.first_position;
     if (row_bytes != row_bytes_ || first < first_ || first > first_ + Count()) {
       rows_.clear();
+      kept_ = nullptr;
       row_bytes_ = row_bytes;
       first_ = first;
     }
     Rewind(first);
     return {.q = {rows_.data(), 0, pass.head_dim, int64_t{pass.num_qo_heads} * pass.head_dim},
             .first_position = static_cast<int32_t>(first_),
-            .num_rows = static_cast<int32_t>(Count())};
+            .num_rows = static_cast<int32_t>(Count()),
+            .kept = &kept_};
   }
 
   // The pass that Before() was asked about, in host memory, batch 1.
@@ -49,8 +52,13 @@ class EarlierRows {
 
   // The sequence forgot its tokens after the first `num_tokens`.
   void Rewind(int64_t num_tokens) {
-    rows_.resize(static_cast<size_t>(std::clamp<int64_t>(num_tokens - first_, 0, Count()) * row_bytes_));
+    const int64_t count = std::clamp<int64_t>(num_tokens - first_, 0, Count());
+    if (count < Count()) kept_ = nullptr;
+    rows_.resize(static_cast<size_t>(count * row_bytes_));
   }
+
+  // The pass that Before() was asked about failed, and what it left is not to be trusted.
+  void PassFailed() { kept_ = nullptr; }
 
  private:
   static int64_t RowBytes(const kernels::AttentionProblem& pass) {
@@ -61,6 +69,7 @@ class EarlierRows {
   int64_t first_ = 0;  // position of the first row
   int64_t row_bytes_ = 0;
   std::vector<std::byte> rows_;  // [rows, num_qo_heads, head_dim]
+  std::unique_ptr<kernels::KeptOfPasses> kept_;
 };
 
 // Such a method behind the rows of earlier passes, to which a pass that it has chosen for is added.
@@ -75,7 +84,11 @@ class BehindEarlierRows final : public kernels::PrefillMethod {
   kernels::Status Select(const kernels::AttentionProblem& problem, const kernels::ParameterValues& values,
                          const kernels::RunOptions& options, kernels::SparseIndex* index) const override {
     kernels::Status status = behind_.SelectBehind(rows_->Before(problem), problem, values, options, index);
-    if (status.ok()) rows_->Append(problem);
+    if (status.ok()) {
+      rows_->Append(problem);
+    } else {
+      rows_->PassFailed();
+    }
     return status;
   }
   std::string_view DenseBy(const kernels::ParameterValues& values, int32_t layer) const override {

@@ -379,8 +379,8 @@ class Methods final : public MethodAttention {
   std::vector<const kernels::DecodeSelection*> LowerLayers(const model::AttentionCall& call, int32_t first) const {
     std::vector<const kernels::DecodeSelection*> lower(static_cast<size_t>(call.layer), nullptr);
     for (const auto& [layer, state] : layers_) {
-      if (layer < call.layer && state.num_tokens == call.num_tokens && state.first_token == first)
-        lower[static_cast<size_t>(layer)] = &state.selection;
+      if (layer < call.layer && state.num_tokens == call.num_tokens)
+        lower[static_cast<size_t>(layer)] = state.first_token == first ? &state.selection : &no_choice_;
     }
     return lower;
   }
@@ -456,6 +456,7 @@ class Methods final : public MethodAttention {
   const kernels::DecodeMethod::PromptInputs inputs_;
   std::unique_ptr<ModelDevice> host_, gpu_;
   std::map<int32_t, LayerState> layers_;
+  const kernels::DecodeSelection no_choice_ = kernels::NoChoice();  // of a lower layer that sees other tokens
   std::vector<std::string> notes_;
   KeptPairs pairs_, pairs_before_pass_;
   int64_t pass_first_ = kNoPass;   // position of the last pass's first token

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// The product of micro_kernel-inl.h, with pairs of bfloat16 in the place of floats. Highway as distributions ship it
-// has no name for the instruction, so this is the one place that says it itself.
 #include "internal/bfloat16_scores.h"
 
 #include <algorithm>
@@ -9,14 +7,8 @@
 
 #include "bfloat16_tiles.h"
 #include "kernels/narrow_floats.h"
+#include "pair_tile.h"
 #include "panel.h"
-
-#if defined(__x86_64__) && defined(__GNUC__)
-#define HEADSCOPE_BFLOAT16_PRODUCTS 1
-#include <immintrin.h>
-#else
-#define HEADSCOPE_BFLOAT16_PRODUCTS 0
-#endif
 
 namespace headscope::kernels::internal {
 namespace {
@@ -42,58 +34,27 @@ void ScorePanelPlainly(const uint16_t* q, int32_t num_rows, const uint16_t* pane
   }
 }
 
-#if HEADSCOPE_BFLOAT16_PRODUCTS
+#if HEADSCOPE_PAIR_TILES
 
-// 6 rows by 4 vectors of sums, 4 vectors of keys and a broadcast fit the 32 registers.
-constexpr int kMostRows = 6, kVectors = 4;
-static_assert(kPanelLanes == 16 * kVectors);
-
-template <int kRows>
-__attribute__((target("avx512f,avx512bf16"))) void ScoreTile(const uint16_t* q, const uint16_t* panel, int32_t width,
-                                                             float scale, float* scores, int64_t ld) {
-  __m512 sum[kRows][kVectors];
-#pragma GCC unroll 8
-  for (int i = 0; i < kRows; ++i) {
-#pragma GCC unroll 8
-    for (int j = 0; j < kVectors; ++j) sum[i][j] = _mm512_setzero_ps();
+struct BFloat16Pairs {
+  using Number = uint16_t;
+  using Sum = __m512;
+  float scale;
+  HEADSCOPE_IN_PAIR_TILE static Sum Zero() { return _mm512_setzero_ps(); }
+  HEADSCOPE_IN_PAIR_TILE static void Add(__m512i own, __m512i columns, Sum* sum) {
+    asm("vdpbf16ps %2, %1, %0" : "+v"(*sum) : "v"(own), "v"(columns));  // NOLINT(hicpp-no-assembler)
   }
-  for (int32_t d = 0; d < width; d += 2, panel += kPanelWords) {
-    __m512i keys[kVectors];
-#pragma GCC unroll 8
-    for (int j = 0; j < kVectors; ++j) keys[j] = _mm512_loadu_si512(panel + 32 * j);
-#pragma GCC unroll 8
-    for (int i = 0; i < kRows; ++i) {
-      int32_t pair;
-      std::memcpy(&pair, q + int64_t{i} * width + d, sizeof(pair));
-      const __m512i own = _mm512_set1_epi32(pair);
-#pragma GCC unroll 8
-      for (int j = 0; j < kVectors; ++j)
-        sum[i][j] = _mm512_dpbf16_ps(sum[i][j], reinterpret_cast<__m512bh>(own), reinterpret_cast<__m512bh>(keys[j]));
-    }
+  HEADSCOPE_IN_PAIR_TILE void Store(Sum sum, float* target) const {
+    _mm512_storeu_ps(target, _mm512_mul_ps(sum, _mm512_set1_ps(scale)));
   }
-#pragma GCC unroll 8
-  for (int i = 0; i < kRows; ++i) {
-#pragma GCC unroll 8
-    for (int j = 0; j < kVectors; ++j)
-      _mm512_storeu_ps(scores + i * ld + 16 * j, _mm512_mul_ps(sum[i][j], _mm512_set1_ps(scale)));
-  }
-}
-
-template <int kRows>
-void ScoreRows(int32_t rows, const uint16_t* q, const uint16_t* panel, int32_t width, float scale, float* scores,
-               int64_t ld) {
-  if constexpr (kRows > 1) {
-    if (rows != kRows) return ScoreRows<kRows - 1>(rows, q, panel, width, scale, scores, ld);
-  }
-  ScoreTile<kRows>(q, panel, width, scale, scores, ld);
-}
+};
 
 #endif
 
 }  // namespace
 
 BFloat16Unit BestBFloat16Unit() {
-#if HEADSCOPE_BFLOAT16_PRODUCTS
+#if HEADSCOPE_PAIR_TILES
   static const bool has_vectors = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bf16");
 #else
   constexpr bool has_vectors = false;
@@ -110,6 +71,14 @@ void LimitBFloat16(BFloat16Unit most) {
 
 bool HasBFloat16Products() {
   return BestBFloat16Unit() != BFloat16Unit::kNone;
+}
+
+bool BFloat16ProductsPay() {
+  const BFloat16Unit unit = BestBFloat16Unit();
+#if HEADSCOPE_PAIR_TILES
+  if (unit == BFloat16Unit::kVectors) return __builtin_cpu_is("amd") != 0;
+#endif
+  return unit == BFloat16Unit::kTiles;
 }
 
 BFloat16Keys::BFloat16Keys(const uint16_t* rows, int32_t num_rows, int32_t width)
@@ -139,12 +108,10 @@ void ScoreBFloat16(const uint16_t* q, int32_t num_rows, const BFloat16Keys& keys
   for (int32_t begin = 0; begin < num_keys; begin += kPanelLanes) {
     const uint16_t* const panel = keys.data() + int64_t{begin} * width;
     if (by_tiles > 0) ScorePanelByTiles(q, by_tiles, panel, width, scale, scores + begin, ld);
-#if HEADSCOPE_BFLOAT16_PRODUCTS
+#if HEADSCOPE_PAIR_TILES
     if (HasBFloat16Products()) {
-      for (int32_t row = by_tiles; row < num_rows; row += kMostRows) {
-        ScoreRows<kMostRows>(std::min(kMostRows, num_rows - row), q + int64_t{row} * width, panel, width, scale,
-                             scores + row * ld + begin, ld);
-      }
+      MultiplyPairRows<BFloat16Pairs, kPairVectors>(num_rows - by_tiles, q + int64_t{by_tiles} * width, width, panel,
+                                                    width, BFloat16Pairs{scale}, scores + by_tiles * ld + begin, ld);
       continue;
     }
 #endif

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The naive executors: float64, one row and one key at a time, two passes (maximum, then sums). What everything faster
 // is tested against.
-#include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -47,11 +47,21 @@ class Row {
   }
 
   double Score(int32_t column) const {
-    const int64_t key = Offset(problem_.k, sequence_, kv_head_, column);
+    loaded_.resize(q_.size());
+    internal::LoadRow(problem_.k.data, problem_.dtype, Offset(problem_.k, sequence_, kv_head_, column),
+                      problem_.head_dim, loaded_.data());
     double dot = 0;
-    for (size_t d = 0; d < q_.size(); ++d) {
-      if (column < components_end_ && !std::ranges::binary_search(components_, static_cast<int32_t>(d))) continue;
-      dot += q_[d] * internal::LoadElement(problem_.k.data, problem_.dtype, key + static_cast<int64_t>(d));
+    if (column < components_end_) {
+      for (const int32_t d : components_) dot += q_[static_cast<size_t>(d)] * loaded_[static_cast<size_t>(d)];
+    } else {
+      // Four sums: in one alone each addition waits for the one before.
+      std::array<double, 4> parts{};
+      size_t d = 0;
+      for (; d + parts.size() <= q_.size(); d += parts.size()) {
+        for (size_t i = 0; i < parts.size(); ++i) parts[i] += q_[d + i] * loaded_[d + i];
+      }
+      for (; d < q_.size(); ++d) parts[0] += q_[d] * loaded_[d];
+      dot = (parts[0] + parts[1]) + (parts[2] + parts[3]);
     }
     const double scale =
         problem_.scale != 0.0f ? static_cast<double>(problem_.scale) : 1.0 / std::sqrt(static_cast<double>(q_.size()));
@@ -79,6 +89,7 @@ class Row {
     const auto v_head_dim = static_cast<size_t>(problem_.ValueDim());
     output->assign(v_head_dim, 0.0);
     std::vector<double> scores;
+    scores.reserve(columns.size());
     double largest = kMinusInfinity;
     for (size_t i = 0; i < columns.size(); ++i) {
       scores.push_back(weights != nullptr && weights[i] == 0 ? kMinusInfinity : Score(columns[i]));
@@ -87,16 +98,15 @@ class Row {
     const double maximum = has_sink_ && sink_ > largest ? sink_ : largest;
     if (maximum == kMinusInfinity) return {};
     double sum = has_sink_ ? std::exp(sink_ - maximum) : 0;
+    loaded_.resize(v_head_dim);
     for (size_t i = 0; i < columns.size(); ++i) {
       if (weights != nullptr && weights[i] == 0) continue;
       const double weight =
           std::exp(scores[i] - maximum) * (weights != nullptr ? static_cast<double>(weights[i]) : 1.0);
-      const int64_t value = Offset(problem_.v, sequence_, kv_head_, columns[i]);
+      internal::LoadRow(problem_.v.data, problem_.dtype, Offset(problem_.v, sequence_, kv_head_, columns[i]),
+                        problem_.ValueDim(), loaded_.data());
       sum += weight;
-      for (size_t d = 0; d < v_head_dim; ++d) {
-        (*output)[d] +=
-            weight * internal::LoadElement(problem_.v.data, problem_.dtype, value + static_cast<int64_t>(d));
-      }
+      for (size_t d = 0; d < v_head_dim; ++d) (*output)[d] += weight * loaded_[d];
     }
     for (double& element : *output) element /= sum;
     return {maximum + std::log(sum), largest};
@@ -111,6 +121,7 @@ class Row {
   std::vector<double> q_;
   std::vector<int32_t> components_;
   int32_t components_end_ = 0;
+  mutable std::vector<float> loaded_;  // a key or a value
 };
 
 // Page by page: the columns that a list names.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 
 #include "halved_bound.h"
 #include "highway_targets.h"
@@ -105,6 +106,14 @@ void ColumnSharesImpl(const float* HWY_RESTRICT largest, int64_t num_blocks, flo
   }
 }
 
+void StoreScaledImpl(const float* HWY_RESTRICT row, int64_t count, float factor, float* HWY_RESTRICT to) {
+  const Floats df;
+  const auto step = static_cast<int64_t>(hn::Lanes(df));
+  int64_t i = 0;
+  for (; i + step <= count; i += step) hn::StoreU(hn::Mul(hn::LoadU(df, row + i), hn::Set(df, factor)), df, to + i);
+  for (; i < count; ++i) to[i] = row[i] * factor;
+}
+
 void AddScaledImpl(const float* HWY_RESTRICT row, int64_t count, float factor, float* HWY_RESTRICT sums) {
   const Floats df;
   const auto step = static_cast<int64_t>(hn::Lanes(df));
@@ -119,11 +128,16 @@ void PoolWindowsImpl(const float* HWY_RESTRICT windows, int64_t count, bool maxi
   const Floats df;
   const auto step = static_cast<int64_t>(hn::Lanes(df));
   HWY_ALIGN float rest[HWY_LANES(float)];
+  HWY_ALIGN int32_t lanes[HWY_LANES(float)] = {};
+  std::iota(lanes + 1, lanes + step, 0);
+  const auto one_before = hn::SetTableIndices(df, lanes);
   for (int64_t block = 0; block < count; block += step) {
-    // Window j of each block, and the one before it.
-    hn::Vec<Floats> own[4], before[4];
+    // Window j of each block, whose window before it is j - 1, and of the first the last one of the block before.
+    hn::Vec<Floats> own[4];
     hn::LoadInterleaved4(df, windows + 4 * block, own[0], own[1], own[2], own[3]);
-    hn::LoadInterleaved4(df, windows + 4 * block - 1, before[0], before[1], before[2], before[3]);
+    const auto last = hn::Set(df, windows[4 * block - 1]);
+    const hn::Vec<Floats> before[4] = {
+        hn::IfThenElse(hn::FirstN(df, 1), last, hn::TableLookupLanes(own[3], one_before)), own[0], own[1], own[2]};
     auto pooled = hn::Zero(df);
     if (maximum) {
       const auto raise = [&](hn::Vec<Floats> share) { pooled = hn::IfThenElse(hn::Gt(share, pooled), share, pooled); };
@@ -194,6 +208,7 @@ namespace headscope::kernels {
 HWY_EXPORT(WeightsOfBase2Impl);
 HWY_EXPORT(ColumnWeightsImpl);
 HWY_EXPORT(ColumnSharesImpl);
+HWY_EXPORT(StoreScaledImpl);
 HWY_EXPORT(AddScaledImpl);
 HWY_EXPORT(PoolWindowsImpl);
 HWY_EXPORT(BoundOfBestImpl);
@@ -211,6 +226,10 @@ void ColumnWeights(const float* scores, int64_t num_rows, float* largest, float*
 
 void ColumnShares(const float* largest, int64_t num_blocks, float* sums) {
   HWY_DYNAMIC_DISPATCH(ColumnSharesImpl)(largest, num_blocks, sums);
+}
+
+void StoreScaled(const float* row, int64_t count, float factor, float* to) {
+  HWY_DYNAMIC_DISPATCH(StoreScaledImpl)(row, count, factor, to);
 }
 
 void AddScaled(const float* row, int64_t count, float factor, float* sums) {

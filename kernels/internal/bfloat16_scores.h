@@ -20,6 +20,10 @@ void LimitBFloat16(BFloat16Unit most);
 // Whether the instruction may be used. Without it ScoreBFloat16 gives the same numbers, slowly.
 bool HasBFloat16Products();
 
+// Whether such products take less time than fp32's: by the matrix unit, and by vectors on AMD's. Intel's multiply no
+// more pairs a cycle than fp32 numbers, and fewer measured (docs/bench_results.md).
+bool BFloat16ProductsPay();
+
 // The rows that are a product's columns (keys, or groups of queries), by panels of kPanelLanes, in pairs of components:
 // [panel][pair][row][2].
 class BFloat16Keys {

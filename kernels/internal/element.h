@@ -23,7 +23,12 @@ inline void LoadRow(const void* data, DType dtype, int64_t offset, int32_t count
     std::memcpy(row, static_cast<const float*>(data) + offset, static_cast<size_t>(count) * sizeof(float));
     return;
   }
-  for (int32_t i = 0; i < count; ++i) row[i] = LoadElement(data, dtype, offset + i);
+  const uint16_t* const bits = static_cast<const uint16_t*>(data) + offset;
+  if (dtype == DType::kBFloat16) {  // a loop of its own, which the compiler makes vectors of
+    for (int32_t i = 0; i < count; ++i) row[i] = FloatFromBFloat16(bits[i]);
+    return;
+  }
+  for (int32_t i = 0; i < count; ++i) row[i] = FloatFromFloat16(bits[i]);
 }
 
 }  // namespace headscope::kernels::internal

@@ -21,6 +21,9 @@ void ColumnWeights(const float* scores, int64_t num_rows, float* largest, float*
 // largest, sums: [num_blocks, kColumns], as above. sums[block] becomes the block's share of its column's softmax.
 void ColumnShares(const float* largest, int64_t num_blocks, float* sums);
 
+// to[i] = row[i] * factor, i < count.
+void StoreScaled(const float* row, int64_t count, float factor, float* to);
+
 // sums[i] += row[i] * factor, i < count, rounded once where the machine has such an instruction.
 void AddScaled(const float* row, int64_t count, float factor, float* sums);
 

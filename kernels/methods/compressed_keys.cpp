@@ -17,8 +17,8 @@ namespace headscope::kernels::internal {
 namespace {
 
 constexpr int32_t kRows = 64;
-constexpr int32_t kScoredRows = 12;  // of one call of the product: two of its tiles
-constexpr int64_t kBefore = 16;      // zeros before a row's shares, in whole cache lines
+constexpr int32_t kScoredRows = 6;  // of one call of the product: one of its tiles, whose scores the first cache holds
+constexpr int64_t kBefore = 16;     // zeros before a row's shares, in whole cache lines
 
 // The choice of one KV head.
 class GroupSelector {
@@ -44,18 +44,22 @@ class GroupSelector {
   void AppendBlocks(const QueryBlock& rows, std::vector<int32_t>* blocks) {
     const int32_t num_rows = rows.row_end - rows.row_begin;
     const int32_t count = rows.NumKeyBlocks(choice_.block);
-    Score(rows);
     scores_.assign(static_cast<size_t>(count), 0.0f);
+    row_scores_.resize(static_cast<size_t>(count));
     chosen_.assign(static_cast<size_t>(count), 0);
-    for (int32_t row = 0; row < num_rows; ++row) {
-      const int64_t position = rows.first_position + row;
-      row_scores_.resize(static_cast<size_t>(count));
-      internal::PoolWindows(shares_.data() + kBefore + row * pitch_, count, choice_.maximum, row_scores_.data());
-      if (choice_.union_of_rows) {
-        scores_.swap(row_scores_);
-        Choose(position, position);
-      } else {
-        for (size_t block = 0; block < scores_.size(); ++block) scores_[block] += row_scores_[block];
+    for (int32_t begin = 0; begin < num_rows; begin += kScoredRows) {
+      const int32_t end = std::min(begin + kScoredRows, num_rows);
+      Score(rows, begin, end);
+      for (int32_t row = begin; row < end; ++row) {
+        const int64_t position = rows.first_position + row;
+        internal::PoolWindows(shares_.data() + kBefore + (row - begin) * pitch_, count, choice_.maximum,
+                              row_scores_.data());
+        if (choice_.union_of_rows) {
+          scores_.swap(row_scores_);
+          Choose(position, position);
+        } else {
+          for (size_t block = 0; block < scores_.size(); ++block) scores_[block] += row_scores_[block];
+        }
       }
     }
     if (!choice_.union_of_rows) Choose(rows.first_position, rows.last_position);
@@ -70,37 +74,47 @@ class GroupSelector {
     return num_keys < choice_.window ? 0 : static_cast<int32_t>((num_keys - choice_.window) / choice_.stride) + 1;
   }
 
-  // shares_[row][kBefore + window], summed over the group; 0 before and behind the windows that the row sees.
-  void Score(const QueryBlock& rows) {
-    const int32_t num_rows = rows.row_end - rows.row_begin, head_dim = problem_.head_dim;
-    const int64_t width = NumWindows(rows.last_position + 1);
+  // shares_[row - begin][kBefore + window] of rows [begin, end) of a block, summed over the group; 0 before and behind
+  // the windows that the row sees. Few rows at a time: their scores are in the cache when their softmax is taken, and
+  // their shares when these are pooled.
+  void Score(const QueryBlock& rows, int32_t begin, int32_t end) {
+    const int32_t head_dim = problem_.head_dim;
     constexpr int64_t kPerBlock = CompressedChoice::block / CompressedChoice::stride;
     const int64_t pooled = rows.NumKeyBlocks(choice_.block) * kPerBlock;
-    pitch_ = kBefore + (pooled + kPoolPadding - 1) / kPoolPadding * kPoolPadding;
-    shares_.assign(static_cast<size_t>(num_rows * pitch_), 0.0f);
+    const int64_t padded = (pooled + kPoolPadding - 1) / kPoolPadding * kPoolPadding;
+    pitch_ = kBefore + padded;
+    shares_.resize(static_cast<size_t>(kScoredRows * pitch_));
+    const auto own_shares = [&](int32_t row) { return shares_.data() + (row - begin) * pitch_ + kBefore; };
+    for (int32_t row = begin; row < end; ++row) {
+      std::fill(own_shares(row) - kBefore, own_shares(row), 0.0f);
+      std::fill(own_shares(row) + NumWindows(rows.first_position + row + 1), own_shares(row) + padded, 0.0f);
+    }
+    // Whole vectors, so that no column is scored apart: those behind the windows are what is in their panel.
+    constexpr int64_t kVector = 16;
+    const int64_t width = NumWindows(rows.first_position + end);
+    const int64_t scored = (width + kVector - 1) / kVector * kVector;
     if (width == 0) return;
-    queries_.resize(static_cast<size_t>(num_rows) * static_cast<size_t>(head_dim));
-    const int32_t first_head = kv_head_ * problem_.GroupSize();
-    raw_.resize(static_cast<size_t>(kScoredRows * width));
+    queries_.resize(static_cast<size_t>(kScoredRows) * static_cast<size_t>(head_dim));
+    raw_.resize(static_cast<size_t>(kScoredRows * scored));
     constexpr float to_base_2 = std::numbers::log2e_v<float>;
+    const int32_t first_head = kv_head_ * problem_.GroupSize();
     for (int32_t head = first_head; head < first_head + problem_.GroupSize(); ++head) {
-      for (int32_t row = 0; row < num_rows; ++row) {
+      for (int32_t row = begin; row < end; ++row) {
         const int64_t offset = sequence_ * problem_.q.batch_stride + head * problem_.q.head_stride +
                                (rows.row_begin + row) * problem_.q.row_stride;
-        LoadRow(problem_.q.data, problem_.dtype, offset, head_dim, queries_.data() + int64_t{row} * head_dim);
+        LoadRow(problem_.q.data, problem_.dtype, offset, head_dim, queries_.data() + int64_t{row - begin} * head_dim);
       }
-      // Few rows at a time: their scores are in the cache when their softmax is taken.
-      for (int32_t begin = 0; begin < num_rows; begin += kScoredRows) {
-        const int32_t end = std::min(begin + kScoredRows, num_rows);
-        ScoreBlock(queries_.data() + int64_t{begin} * head_dim, head_dim, end - begin, keys_, 0,
-                   static_cast<int32_t>(width), problem_.EffectiveScale() * to_base_2, problem_.soft_cap * to_base_2,
-                   raw_.data(), width);
-        for (int32_t row = begin; row < end; ++row) {
-          const int64_t seen = NumWindows(rows.first_position + row + 1);
-          if (seen == 0) continue;
-          float* const own = raw_.data() + (row - begin) * width;
-          const float sum = internal::WeightsOfBase2(own, seen);
-          internal::AddScaled(own, seen, 1.0f / sum, shares_.data() + row * pitch_ + kBefore);
+      ScoreBlock(queries_.data(), head_dim, end - begin, keys_, 0, static_cast<int32_t>(scored),
+                 problem_.EffectiveScale() * to_base_2, problem_.soft_cap * to_base_2, raw_.data(), scored);
+      for (int32_t row = begin; row < end; ++row) {
+        const int64_t seen = NumWindows(rows.first_position + row + 1);
+        if (seen == 0) continue;
+        float* const own = raw_.data() + (row - begin) * scored;
+        const float factor = 1.0f / internal::WeightsOfBase2(own, seen);
+        if (head == first_head) {
+          internal::StoreScaled(own, seen, factor, own_shares(row));
+        } else {
+          internal::AddScaled(own, seen, factor, own_shares(row));
         }
       }
     }

@@ -93,8 +93,8 @@ class ExactTopKMethod final : public internal::DecodeSelector {
     const OthersMass others = OthersOf(values);
     if (others != OthersMass::kRenormalised && problem.window > 0) {
       return {StatusCode::kUnsupported,
-              "exact-top-k: the keys have a window, which the mass of the others does not know: set others to "
-              "renormalised, or give it the window's keys alone"};
+              "the keys have a window, which the mass of the others does not know: set others to renormalised, or give "
+              "it the window's keys alone"};
     }
     const int32_t group = problem.GroupSize();
     std::vector<std::vector<int32_t>> tokens(static_cast<size_t>(int64_t{problem.batch} * problem.num_kv_heads));

@@ -170,6 +170,7 @@ class ExpectedAttentionMethod final : public internal::PromptEvictor {
     return CheckRotation(prompt);
   }
 
+  float UnitOfScores() const override { return kUnit; }
   std::vector<float> Score(const internal::PromptHead& head, const ParameterValues& values) const override {
     const DecodePrompt& prompt = head.prompt;
     const AttentionProblem& cache = prompt.cache;
@@ -203,14 +204,15 @@ class ExpectedAttentionMethod final : public internal::PromptEvictor {
                           value.data());
         norm = std::sqrt(std::inner_product(value.begin(), value.end(), value.begin(), 0.0));
       }
-      // Shares may lie below what a float holds.
-      constexpr double kRange = 0x1p60;
-      scores[token] = static_cast<float>((mean[token] + values.Real("epsilon")) * norm * kRange);
+      scores[token] = static_cast<float>((mean[token] + values.Real("epsilon")) * norm * double{kUnit});
     }
     return scores;
   }
 
  private:
+  // Shares may lie below what a float holds.
+  static constexpr float kUnit = 0x1p60f;
+
   struct Pair {
     size_t a, b;
     double frequency;

@@ -43,8 +43,8 @@ MethodSpec FlexPrefillSpec() {
           "to 4",
       .summary = "Finds per head whether block means or lines predict the attention, and keeps the share gamma of it.",
       .always_keeps =
-          "min_budget tokens of either kind of line or block; in the form of the code the first columns and the "
-          "diagonal as well",
+          "min_budget columns and as many slashes of a head that selects by lines, nothing of others; in the form of "
+          "the code stripes of as many tokens of every head, the first columns and the diagonal among them",
       .selection_cost =
           "exact scores of the last 128 rows, 256 S d FLOPs; where block means choose, 2 (S / 128)^2 d more; a head",
       .phase = Phase::kPrefill,

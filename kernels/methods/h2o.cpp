@@ -16,14 +16,17 @@
 #include <algorithm>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "common_parameters.h"
 #include "internal/parallel_for.h"
+#include "kernels/stop_status.h"
 #include "layer_budgets.h"
 #include "line_sums.h"
 #include "prompt_eviction.h"
+#include "prompt_sums.h"
 #include "registry.h"
 #include "step_scores.h"
 #include "top_k.h"
@@ -67,7 +70,8 @@ MethodSpec H2oSpec() {
 
 class H2oPolicy final : public DecodePolicy {
  public:
-  H2oPolicy(const MethodSpec& spec, const ParameterValues& values) : spec_(spec), values_(values) {}
+  H2oPolicy(const MethodSpec& spec, const ParameterValues& values, internal::PromptSums* sums)
+      : spec_(spec), values_(values), sums_(sums) {}
 
   Status Begin(const DecodePrompt& prompt, const RunOptions& options, DecodeEvictions* evictions) override {
     const AttentionProblem& cache = prompt.cache;
@@ -130,7 +134,21 @@ class H2oPolicy final : public DecodePolicy {
   };
 
   Status SumPrompt(const DecodePrompt& prompt, const RunOptions& options) {
+    const std::optional<internal::PromptSums::Fingerprint> of_prompt = internal::PromptSums::Of(prompt);
+    std::shared_ptr<const internal::PromptSums::Columns> columns = of_prompt ? sums_->Find(*of_prompt) : nullptr;
+    if (columns == nullptr) {
+      auto made = std::make_shared<internal::PromptSums::Columns>();
+      if (Status status = MakeColumns(prompt, options, made.get()); !status.ok()) return status;
+      columns = std::move(made);
+      if (of_prompt) sums_->Keep(*of_prompt, columns);
+    }
+    for (size_t list = 0; list < lists_.size(); ++list) AddHeads(prompt, static_cast<int64_t>(list), *columns);
+    return {};
+  }
+
+  Status MakeColumns(const DecodePrompt& prompt, const RunOptions& options, internal::PromptSums::Columns* columns) {
     const AttentionProblem& cache = prompt.cache;
+    columns->resize(static_cast<size_t>(int64_t{cache.batch} * cache.num_qo_heads));
     const int32_t first_row = prompt.first_token + cache.first_position;
     const bool known = first_rows_.AreOf(prompt);
     int32_t end = first_rows_.end;
@@ -138,41 +156,44 @@ class H2oPolicy final : public DecodePolicy {
       first_rows_ = {};
       end = prompt.unchanged > 0 ? prompt.unchanged : prompt.returns_to;
       if (end <= first_row || end >= first_row + cache.seq_q) end = 0;
-      if (end > 0) first_rows_.columns.resize(static_cast<size_t>(int64_t{cache.batch} * cache.num_qo_heads));
+      if (end > 0) first_rows_.columns.resize(columns->size());
     }
-    Status status = internal::ParallelFor(static_cast<int64_t>(lists_.size()), 1, options,
-                                          [&](int64_t begin, int64_t list_end, int32_t) {
-                                            for (int64_t list = begin; list < list_end; ++list)
-                                              SumList(prompt, list, known, std::max(end - first_row, 0), options);
-                                          });
-    if (status.ok() && !options.stop.stop_requested()) {
-      first_rows_.first_token = prompt.first_token;
-      first_rows_.first_row = first_row;
-      first_rows_.end = end;
-    } else {
+    const int32_t split = std::max(end - first_row, 0);
+    // By query head where there are fewer KV heads than threads, as in the panel; else the keys of a KV head are packed
+    // once for all that share it.
+    const auto num_heads = static_cast<int64_t>(columns->size()), num_lists = static_cast<int64_t>(lists_.size());
+    const int64_t together = num_lists < NumWorkers(options.num_threads, num_heads) ? 1 : cache.GroupSize();
+    Status status =
+        internal::ParallelFor(num_heads / together, 1, options, [&](int64_t begin, int64_t units_end, int32_t) {
+          for (int64_t unit = begin; unit < units_end; ++unit)
+            SumHeads(prompt, unit * together, (unit + 1) * together, known, split, options, columns);
+        });
+    if (status.ok() && options.stop.stop_requested()) status = Stopped();
+    if (!status.ok()) {
       first_rows_ = {};  // what is there may be of some rows only
+      return status;
     }
-    return status;
+    first_rows_.first_token = prompt.first_token;
+    first_rows_.first_row = first_row;
+    first_rows_.end = end;
+    return {};
   }
 
-  // split: how many of the rows first_rows_ is of; it has them already where they are known.
-  void SumList(const DecodePrompt& prompt, int64_t list, bool known, int32_t split, const RunOptions& options) {
+  // The sums by key of query heads that share a KV head, [begin, end) of sequence * num_qo_heads + query head. split:
+  // how many of the rows first_rows_ is of; it has them already where they are known.
+  void SumHeads(const DecodePrompt& prompt, int64_t begin, int64_t end, bool known, int32_t split,
+                const RunOptions& options, internal::PromptSums::Columns* columns) {
     const AttentionProblem& cache = prompt.cache;
-    const auto sequence = static_cast<int32_t>(list / cache.num_kv_heads);
-    const auto kv_head = static_cast<int32_t>(list % cache.num_kv_heads);
+    const auto sequence = static_cast<int32_t>(begin / cache.num_qo_heads);
+    const int32_t kv_head = static_cast<int32_t>(begin % cache.num_qo_heads) / cache.GroupSize();
     const PackedKeys keys = internal::PackVisibleKeys(cache, sequence, kv_head);
     internal::LineProbe probe(cache, options);
-    internal::LineSums sums;
-    Cache& into = lists_[static_cast<size_t>(list)];
-    into.mass.assign(static_cast<size_t>(cache.seq_k), 0.0f);
-    for (int32_t token = 0; token < cache.seq_k; ++token) into.tokens.push_back(prompt.first_token + token);
-    for (int32_t i = 0; i < cache.GroupSize(); ++i) {
-      const int32_t qo_head = kv_head * cache.GroupSize() + i;
+    for (int64_t head = begin; head < end; ++head) {
+      const auto qo_head = static_cast<int32_t>(head % cache.num_qo_heads);
       const float* const lse = internal::PromptHead{prompt, sequence, kv_head}.Lse(qo_head);
-      sums.columns.clear();
+      internal::LineSums sums;
       if (split > 0) {
-        std::vector<float>& first =
-            first_rows_.columns[static_cast<size_t>(int64_t{sequence} * cache.num_qo_heads + qo_head)];
+        std::vector<float>& first = first_rows_.columns[static_cast<size_t>(head)];
         if (!known) {
           probe.AddColumns(keys, sequence, qo_head, 0, split, lse, &sums);
           // Keys behind the last of the rows have nothing of them.
@@ -181,7 +202,18 @@ class H2oPolicy final : public DecodePolicy {
         sums.columns = first;
       }
       probe.AddColumns(keys, sequence, qo_head, split, cache.seq_q, lse, &sums);
-      for (size_t token = 0; token < into.mass.size(); ++token) into.mass[token] += sums.columns[token];
+      (*columns)[static_cast<size_t>(head)] = std::move(sums.columns);
+    }
+  }
+
+  void AddHeads(const DecodePrompt& prompt, int64_t list, const internal::PromptSums::Columns& columns) {
+    const AttentionProblem& cache = prompt.cache;
+    Cache& into = lists_[static_cast<size_t>(list)];
+    into.mass.assign(static_cast<size_t>(cache.seq_k), 0.0f);
+    for (int32_t token = 0; token < cache.seq_k; ++token) into.tokens.push_back(prompt.first_token + token);
+    for (int32_t i = 0; i < cache.GroupSize(); ++i) {
+      const std::vector<float>& of_head = columns[static_cast<size_t>(list * cache.GroupSize() + i)];
+      for (size_t token = 0; token < into.mass.size(); ++token) into.mass[token] += of_head[token];
     }
   }
 
@@ -249,6 +281,7 @@ class H2oPolicy final : public DecodePolicy {
 
   const MethodSpec& spec_;
   const ParameterValues values_;
+  internal::PromptSums* const sums_;
   size_t local_ = 1;
   std::vector<size_t> budgets_;  // of each list
   std::vector<Cache> lists_;
@@ -266,11 +299,12 @@ class H2oMethod final : public DecodeMethod {
   }
   bool SharesLayerBudget(const ParameterValues& values) const override { return internal::SharesBudgetOfLayer(values); }
   std::unique_ptr<DecodePolicy> NewPolicy(const ParameterValues& values) const override {
-    return std::make_unique<H2oPolicy>(spec_, values);
+    return std::make_unique<H2oPolicy>(spec_, values, &sums_);
   }
 
  private:
   const MethodSpec spec_;
+  mutable internal::PromptSums sums_;
 };
 
 }  // namespace

@@ -14,6 +14,8 @@
 // from the first row of a pass on; of a prompt whose last rows alone are there, queries that are not there score
 // nothing. A prompt in several passes has the queries of the earlier ones. Positions are those of the recording.
 #include <algorithm>
+#include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -64,10 +66,20 @@ MethodSpec InfllmPrefillSpec() {
   };
 }
 
+// The units of a query head that passes have closed: nothing behind changes what stands for them.
+struct ClosedUnits {
+  std::vector<double> representatives;  // [units, head_dim]: sums of the keys that stand for a unit
+  std::vector<double> queries;          // the sum of the n_local ones from the next unit's first token on
+};
+struct KeptUnits final : KeptOfPasses {
+  std::string of;                  // the values that they are of
+  std::vector<ClosedUnits> heads;  // [batch * num_qo_heads]
+};
+
 class InfLlmPrefillHead {
  public:
   InfLlmPrefillHead(const EarlierQueries& earlier, const AttentionProblem& problem, const ParameterValues& values,
-                    const RunOptions& options, int32_t sequence, int32_t kv_head)
+                    const RunOptions& options, int32_t sequence, int32_t kv_head, std::vector<ClosedUnits>* closed)
       : earlier_(earlier),
         problem_(problem),
         options_(options),
@@ -79,16 +91,19 @@ class InfLlmPrefillHead {
         chunk_rows_(values.Integer("chunk") * kChunkBlock),
         sequence_(sequence),
         width_(static_cast<size_t>(problem.head_dim)),
-        keys_(sequence * problem.k.batch_stride + kv_head * problem.k.head_stride) {}
+        keys_(sequence * problem.k.batch_stride + kv_head * problem.k.head_stride),
+        closed_(*closed) {}
 
   void AddLists(int32_t head, SparseIndexBuilder* builder) {
     queries_ = sequence_ * problem_.q.batch_stride + head * problem_.q.head_stride;
     earlier_queries_ = sequence_ * earlier_.q.batch_stride + head * earlier_.q.head_stride;
-    StandForUnits();
+    ClosedUnits& closed = closed_[static_cast<size_t>(sequence_) * static_cast<size_t>(problem_.num_qo_heads) +
+                                  static_cast<size_t>(head)];
+    CloseUnits(&closed);
     std::vector<std::vector<int32_t>> units;  // of each chunk
     for (int64_t row = 0; row < problem_.seq_q; row += chunk_rows_) {
       if (options_.stop.stop_requested()) return;
-      units.push_back(UnitsOf(static_cast<int32_t>(row)));
+      units.push_back(UnitsOf(static_cast<int32_t>(row), closed.representatives));
     }
     for (int32_t tile = 0; tile < problem_.seq_q; tile += 2 * kChunkBlock) {
       for (int32_t half = 0; half < 2 && tile + half * kChunkBlock < problem_.seq_q; ++half) {
@@ -132,33 +147,39 @@ class InfLlmPrefillHead {
     return dot;
   }
 
-  // The sum of the keys that stand for a unit, of all units that some chunk may look up. q.k summed over the n_local
-  // queries behind a token is the product with their sum, which slides over the prompt.
-  void StandForUnits() {
+  // What stands for the units that some chunk may look up and no pass before has closed. q.k summed over the n_local
+  // queries behind a token is the product with their sum, which slides over the prompt; all of them are there when a
+  // unit has left the window.
+  void CloseUnits(ClosedUnits* closed) {
     const int64_t last_chunk = (problem_.seq_q - 1) / chunk_rows_ * chunk_rows_, num_units = NumUnits(last_chunk);
-    representatives_.assign(static_cast<size_t>(num_units) * width_, 0.0);
-    if (num_units == 0 || top_k_ == 0) return;
-    std::vector<double> sum(width_, 0.0);
-    for (int64_t position = n_init_ + 1; position <= n_init_ + n_local_; ++position) AddQuery(position, 1, &sum);
+    if (top_k_ == 0) return;
+    std::vector<double>& representatives = closed->representatives;
+    auto unit = static_cast<int64_t>(representatives.size() / width_);
+    if (unit >= num_units) return;
+    std::vector<double>& sum = closed->queries;
+    if (unit == 0) {
+      sum.assign(width_, 0.0);
+      for (int64_t position = n_init_; position < n_init_ + n_local_; ++position) AddQuery(position, 1, &sum);
+    }
+    representatives.resize(static_cast<size_t>(num_units) * width_, 0.0);
     std::vector<float> scores(static_cast<size_t>(block_));
-    for (int64_t unit = 0; unit < num_units && !options_.stop.stop_requested(); ++unit) {
+    for (; unit < num_units && !options_.stop.stop_requested(); ++unit) {
       const int64_t begin = n_init_ + unit * block_;
       for (int64_t token = begin; token < begin + block_; ++token) {
+        AddQuery(token, -1, &sum);
+        AddQuery(token + n_local_, 1, &sum);
         scores[static_cast<size_t>(token - begin)] = static_cast<float>(DotKey(sum, token));
-        AddQuery(token + 1, -1, &sum);
-        if (token + 1 + n_local_ < problem_.first_position + int64_t{problem_.seq_q})
-          AddQuery(token + 1 + n_local_, 1, &sum);
       }
       for (const int32_t place : internal::TopK(scores, n_repr_)) {
         Load(problem_.k, keys_, begin + place);
         for (size_t d = 0; d < width_; ++d)
-          representatives_[static_cast<size_t>(unit) * width_ + d] += static_cast<double>(row_[d]);
+          representatives[static_cast<size_t>(unit) * width_ + d] += static_cast<double>(row_[d]);
       }
     }
   }
 
   // The best units of the chunk that begins with this row.
-  std::vector<int32_t> UnitsOf(int32_t row) {
+  std::vector<int32_t> UnitsOf(int32_t row, const std::vector<double>& representatives) {
     const int64_t num_units = NumUnits(row);
     if (num_units == 0 || top_k_ == 0) return {};
     std::vector<double> sum(width_, 0.0);
@@ -167,7 +188,7 @@ class InfLlmPrefillHead {
     std::vector<float> scores(static_cast<size_t>(num_units));
     for (size_t unit = 0; unit < scores.size(); ++unit) {
       double score = 0;
-      for (size_t d = 0; d < width_; ++d) score += sum[d] * representatives_[unit * width_ + d];
+      for (size_t d = 0; d < width_; ++d) score += sum[d] * representatives[unit * width_ + d];
       scores[unit] = static_cast<float>(score);
     }
     return internal::TopK(scores, top_k_);
@@ -184,8 +205,8 @@ class InfLlmPrefillHead {
   const int64_t keys_;   // element of the KV head's first key
   int64_t queries_ = 0;  // of the query head's first query
   int64_t earlier_queries_ = 0;
+  std::vector<ClosedUnits>& closed_;
   std::vector<float> row_;
-  std::vector<double> representatives_;  // [units, head_dim]
 };
 
 class InfLlmPrefillMethod final : public internal::PrefillSelector, public GoesByEarlierQueries {
@@ -201,10 +222,24 @@ class InfLlmPrefillMethod final : public internal::PrefillSelector, public GoesB
  private:
   Status Choose(const AttentionProblem& problem, const ParameterValues& values, const RunOptions& options,
                 SparseIndex* index) const override {
+    KeptUnits of_this_pass;
+    KeptUnits* units = &of_this_pass;
+    if (earlier_.kept != nullptr) {
+      units = dynamic_cast<KeptUnits*>(earlier_.kept->get());
+      // A prompt of another length may have other values, and another method its own state.
+      const std::string of = values.ToString(spec());
+      if (units == nullptr || units->of != of) {
+        auto made = std::make_unique<KeptUnits>();
+        made->of = of;
+        units = made.get();
+        *earlier_.kept = std::move(made);
+      }
+    }
+    units->heads.resize(static_cast<size_t>(problem.batch) * static_cast<size_t>(problem.num_qo_heads));
     return internal::SelectByHead(
         problem, options,
         [&](const internal::HeadGroup& group, SparseIndexBuilder* builder) {
-          InfLlmPrefillHead head(earlier_, problem, values, options, group.sequence, group.kv_head);
+          InfLlmPrefillHead head(earlier_, problem, values, options, group.sequence, group.kv_head, &units->heads);
           for (int32_t i = 0; i < group.num_heads && !options.stop.stop_requested(); ++i)
             head.AddLists(group.first_head + i, builder);
         },

@@ -20,9 +20,10 @@ class LayerChoice {
  public:
   // Scores of every head, [tokens] each; `together` tokens of a chunk stay or go by their mean.
   // `norms`: of the tokens' values behind the output projection, for CriticalKV's second half; empty: without it.
+  // `unit`: as KeptByHeads has it.
   LayerChoice(const std::vector<std::vector<float>>& scores, const std::vector<std::vector<float>>& norms,
-              int32_t together)
-      : scores_(scores), norms_(norms), together_(together) {
+              int32_t together, float unit)
+      : scores_(scores), norms_(norms), together_(together), unit_(unit) {
     for (const std::vector<float>& of_head : scores) {
       std::vector<Chunk>& chunks = chunks_.emplace_back();
       for (int32_t token = 0; token < static_cast<int32_t>(of_head.size()); ++token) {
@@ -59,7 +60,7 @@ class LayerChoice {
       float norm = 0;
       for (int32_t token = chunk.begin; token < chunk.end; ++token)
         norm += norms_[head][static_cast<size_t>(token)] / static_cast<float>(chunk.end - chunk.begin);
-      weighed[number] = (weighed[number] + kEpsilon) * norm;
+      weighed[number] = (weighed[number] + kEpsilon * unit_) * norm;
     }
     for (const int32_t number : first) weighed[static_cast<size_t>(number)] = std::numeric_limits<float>::infinity();
     return TokensOf(head, TopK(weighed, count));
@@ -134,6 +135,7 @@ class LayerChoice {
 
   const std::vector<std::vector<float>>&scores_, &norms_;  // [head][token]
   const int32_t together_;
+  const float unit_;
   std::vector<std::vector<Chunk>> chunks_;        // [head], of the tokens that are not kept in any case
   std::vector<std::vector<float>> chunk_scores_;  // [head][chunk]
 };
@@ -216,8 +218,8 @@ std::vector<std::vector<float>> NormsByHeads(const DecodePrompt& prompt, int32_t
 
 std::vector<std::vector<int32_t>> KeptByHeads(const std::vector<std::vector<float>>& scores,
                                               const std::vector<std::vector<float>>& norms, int64_t budget,
-                                              int32_t together, const ParameterValues& values) {
-  const LayerChoice choice(scores, norms, together);
+                                              int32_t together, const ParameterValues& values, float unit) {
+  const LayerChoice choice(scores, norms, together, unit);
   const int64_t forced = choice.NumForced(0);
   const auto num_tokens = static_cast<int64_t>(scores.front().size());
   // A budget of everything keeps the ragged chunk at the end as well.

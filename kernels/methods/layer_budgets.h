@@ -43,9 +43,10 @@ bool StaysInAnyCase(float score);
 
 // What each KV head of a sequence keeps, ascending. scores: [KV head][token], larger kept first. norms: as above.
 // budget: tokens of a head on average, with what is kept in any case. together: tokens of a chunk, counted from the
-// prompt's first one; a chunk has the mean of the scores of those of its tokens that are not kept in any case.
+// prompt's first one; a chunk has the mean of the scores of those of its tokens that are not kept in any case. unit:
+// what the scores have where the source's are 1.
 std::vector<std::vector<int32_t>> KeptByHeads(const std::vector<std::vector<float>>& scores,
                                               const std::vector<std::vector<float>>& norms, int64_t budget,
-                                              int32_t together, const ParameterValues& values);
+                                              int32_t together, const ParameterValues& values, float unit = 1);
 
 }  // namespace headscope::kernels::internal

@@ -2,6 +2,7 @@
 #include "line_sums.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "head_groups.h"
 #include "internal/element.h"
@@ -21,7 +22,8 @@ PackedKeys PackVisibleKeys(const AttentionProblem& problem, int32_t sequence, in
   return PackedKeys(keys, problem.dtype, problem.k.row_stride, NumVisibleKeys(problem), problem.head_dim);
 }
 
-void LineProbe::AddRow(float* __restrict__ scores, int64_t num_columns, const float* lse, LineSums* sums) {
+void LineProbe::AddRow(float* __restrict__ scores, int64_t num_columns, const float* lse, const float* sink,
+                       LineSums* sums) {
   const int64_t begin = problem_.window > 0 ? std::max<int64_t>(0, num_columns - problem_.window) : 0;
   const int64_t seen = num_columns - begin;
   std::fill_n(scores, begin, 0.0f);
@@ -29,7 +31,10 @@ void LineProbe::AddRow(float* __restrict__ scores, int64_t num_columns, const fl
   if (lse != nullptr) {
     ExpInPlace(scores + begin, seen, *lse);
   } else {
-    inverse = 1.0f / ExpInPlace(scores + begin, seen, MaxOf(scores + begin, seen));
+    float top = MaxOf(scores + begin, seen);
+    if (sink != nullptr) top = std::max(top, *sink);
+    const float of_sink = sink == nullptr ? 0.0f : std::exp(*sink - top);
+    inverse = 1.0f / (ExpInPlace(scores + begin, seen, top) + of_sink);
   }
   float* const __restrict__ columns = sums->columns.data();
   float* const __restrict__ slashes = sums->slashes.data();
@@ -43,7 +48,7 @@ void LineProbe::Sum(const PackedKeys& keys, int32_t sequence, int32_t head, int3
                     LineSums* sums) {
   sums->columns.assign(static_cast<size_t>(keys.seq_k()), 0.0f);
   sums->slashes.assign(static_cast<size_t>(keys.seq_k()), 0.0f);
-  Probe(keys, sequence, head, row_begin, row_end, /*lse=*/nullptr, sums);
+  Probe(keys, sequence, head, row_begin, row_end, /*lse=*/nullptr, /*sink=*/nullptr, sums);
 }
 
 void LineProbe::SumColumns(const PackedKeys& keys, int32_t sequence, int32_t head, int32_t row_begin, int32_t row_end,
@@ -56,11 +61,12 @@ void LineProbe::AddColumns(const PackedKeys& keys, int32_t sequence, int32_t hea
                            const float* lse, LineSums* sums) {
   sums->columns.resize(static_cast<size_t>(keys.seq_k()), 0.0f);
   sums->slashes.clear();
-  Probe(keys, sequence, head, row_begin, row_end, lse, sums);
+  Probe(keys, sequence, head, row_begin, row_end, lse, problem_.sinks == nullptr ? nullptr : problem_.sinks + head,
+        sums);
 }
 
 void LineProbe::Probe(const PackedKeys& keys, int32_t sequence, int32_t head, int32_t row_begin, int32_t row_end,
-                      const float* lse, LineSums* sums) {
+                      const float* lse, const float* sink, LineSums* sums) {
   const int32_t head_dim = problem_.head_dim;
   const float scale = problem_.EffectiveScale();
   queries_.resize(static_cast<size_t>(kRowsPerBlock) * static_cast<size_t>(head_dim));
@@ -78,7 +84,7 @@ void LineProbe::Probe(const PackedKeys& keys, int32_t sequence, int32_t head, in
                scores_.data(), row_length);
     for (int32_t i = 0; i < num_rows; ++i) {
       AddRow(scores_.data() + i * row_length, row_length - (num_rows - 1 - i),
-             lse != nullptr ? lse + begin + i : nullptr, sums);
+             lse != nullptr ? lse + begin + i : nullptr, sink, sums);
     }
   }
 }

@@ -42,7 +42,8 @@ class LineProbe {
   LineProbe(const AttentionProblem& problem, const RunOptions& options) : problem_(problem), options_(options) {}
   void Sum(const PackedKeys& keys, int32_t sequence, int32_t head, int32_t row_begin, int32_t row_end, LineSums* sums);
   // The same without slashes, which are left empty. `lse`: the model's own natural-log LSE of the head's rows, row 0
-  // first, or null: P is then exp(score - lse), with what keys that are not here and a sink have of a row left out.
+  // first: P is then exp(score - lse), with what keys that are not here and a sink have of a row left out. Null: P is
+  // the softmax of the keys and of the head's learned sink, if the problem has any; Sum's is of the keys alone.
   void SumColumns(const PackedKeys& keys, int32_t sequence, int32_t head, int32_t row_begin, int32_t row_end,
                   const float* lse, LineSums* sums);
   // Goes on from sums.columns of the rows before row_begin: the same numbers as of all rows at once.
@@ -50,9 +51,10 @@ class LineProbe {
                   const float* lse, LineSums* sums);
 
  private:
+  // sink: of the head, or null.
   void Probe(const PackedKeys& keys, int32_t sequence, int32_t head, int32_t row_begin, int32_t row_end,
-             const float* lse, LineSums* sums);
-  void AddRow(float* scores, int64_t num_columns, const float* lse, LineSums* sums);
+             const float* lse, const float* sink, LineSums* sums);
+  void AddRow(float* scores, int64_t num_columns, const float* lse, const float* sink, LineSums* sums);
 
   const AttentionProblem problem_;
   const RunOptions options_;

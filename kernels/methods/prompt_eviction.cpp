@@ -67,7 +67,8 @@ class PromptPolicy final : public DecodePolicy {
             scores.begin() + static_cast<int64_t>(first),
             scores.begin() + static_cast<int64_t>(first) + cache.num_kv_heads);
         std::vector<std::vector<int32_t>> kept =
-            KeptByHeads(of_sequence, NormsByHeads(prompt, sequence, values_), budget, values_.Integer(kChunk), values_);
+            KeptByHeads(of_sequence, NormsByHeads(prompt, sequence, values_), budget, values_.Integer(kChunk), values_,
+                        method_.UnitOfScores());
         for (size_t head = 0; head < kept.size(); ++head)
           Settle(prompt, static_cast<int64_t>(first + head), std::move(kept[head]), evictions);
       }

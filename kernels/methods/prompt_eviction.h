@@ -60,8 +60,9 @@ class PromptEvictor : public DecodeMethod {
 
   // Before any score: what the prompt must bring (kUnsupported); this one asks for PromptRows() queries.
   virtual Status CheckPrompt(const DecodePrompt& prompt, const ParameterValues& values) const;
-  // [NumTokens()].
+  // [NumTokens()]; where the source's score is 1 it is UnitOfScores().
   virtual std::vector<float> Score(const PromptHead& head, const ParameterValues& values) const = 0;
+  virtual float UnitOfScores() const { return 1; }
   // Tokens that a KV head keeps of a prompt on average; `uniform` is the common budget.
   virtual int64_t Budget(int64_t uniform, const DecodePrompt& /*prompt*/, const ParameterValues& /*values*/) const {
     return uniform;

@@ -7,7 +7,8 @@
 // the head's offset is a multiple of vertical_stride and the distance is below max_distance. The offset is head *
 // head_step + offset, head being its number in the layer. With several strides (equation 2 there; here two) blocks that
 // are far_distance blocks away and more go by a stride far_factor times as long, by the same offset: what a far query
-// keeps, nearer ones kept.
+// keeps, nearer ones kept. The local stride of section 4.4, 1 there and by default, has its place in the same way: of
+// the local blocks one in local_stride is kept, and what a distant query would keep, so that nearer ones have it too.
 //
 // Distant blocks are chosen by absolute key position, so a key that a later query needs was used by every earlier query
 // too: a KV cache can drop the others. The model's first dense_layers layers attend to everything (the same section:
@@ -16,6 +17,7 @@
 // that straddles two of them keeps what either keeps.
 #include <algorithm>
 #include <map>
+#include <numeric>
 
 #include "common_parameters.h"
 #include "head_groups.h"
@@ -43,19 +45,22 @@ MethodSpec S2AttentionSpec() {
       .paper =
           "Efficient LLM Training and Serving with Heterogeneous Context Sharding among Attention Heads, section 4",
       .summary = "Keeps local blocks and, per head, one in every vertical_stride distant blocks.",
-      .always_keeps = "local_blocks, and a shard by the head's number; in the first dense_layers everything",
+      .always_keeps =
+          "local_blocks (of which local_stride may leave out some), and a shard by the head's number; in "
+          "the first dense_layers everything",
       .selection_cost = "nothing",
       .phase = Phase::kPrefill,
       .chosen_per = ChosenPer::kPlace,
       .parameters =
           {
-              InBlocks({.name = "local_blocks",
-                        .default_value = 1,
-                        .minimum = 1,
-                        .logarithmic = true,
-                        .help = "newest blocks of 64 tokens that every row keeps",
-                        .cost = "64 more pairs per row and block",
-                        .role = ParameterRole::kBudget}),
+              InBlocks(
+                  {.name = "local_blocks",
+                   .default_value = 1,
+                   .minimum = 1,
+                   .logarithmic = true,
+                   .help = "newest blocks of 64 tokens that every row keeps, of which local_stride leaves some out",
+                   .cost = "64 more pairs per row and block",
+                   .role = ParameterRole::kBudget}),
               InBlocks({.name = "vertical_stride",
                         .default_value = 15,
                         .minimum = 1,
@@ -93,6 +98,12 @@ MethodSpec S2AttentionSpec() {
                         .logarithmic = true,
                         .help = "distance in blocks from which on far_factor counts",
                         .cost = "more work per row"}),
+              InBlocks({.name = "local_stride",
+                        .default_value = 1,
+                        .minimum = 1,
+                        .logarithmic = true,
+                        .help = "one in this many local blocks is kept, counted as the distant ones; 1: all",
+                        .cost = "less work; rows may keep nothing"}),
           },
   };
 }
@@ -103,11 +114,12 @@ struct Pattern {
   int64_t residue;             // key blocks that are congruent to this modulo a stride are the head's own
   int64_t far_distance;
   int64_t max_distance;
+  int64_t local_stride;
 
   bool Keeps(int64_t query_block, int64_t key_block) const {
     const int64_t distance = query_block - key_block;
     if (distance < 0) return false;
-    if (distance < local_blocks) return true;
+    if (distance < local_blocks && (key_block - residue) % local_stride == 0) return true;
     const int64_t modulus = distance < far_distance ? stride : far_stride;
     return (key_block - residue) % modulus == 0 && (max_distance == 0 || distance < max_distance);
   }
@@ -118,7 +130,13 @@ void AddQueryBlock(const Pattern& pattern, int64_t query_block, uint32_t half_fl
   for (int64_t block = pattern.residue % pattern.stride; block < local_begin; block += pattern.stride) {
     if (pattern.Keeps(query_block, block)) builder->AddRange(block * kS2Block, (block + 1) * kS2Block, half_flag);
   }
-  builder->AddRange(local_begin * kS2Block, (query_block + 1) * kS2Block, half_flag);
+  if (pattern.local_stride == 1) {
+    builder->AddRange(local_begin * kS2Block, (query_block + 1) * kS2Block, half_flag);
+    return;
+  }
+  for (int64_t block = local_begin; block <= query_block; ++block) {
+    if (pattern.Keeps(query_block, block)) builder->AddRange(block * kS2Block, (block + 1) * kS2Block, half_flag);
+  }
 }
 
 void AddLists(const AttentionProblem& problem, const Pattern& pattern, SparseIndexBuilder* builder) {
@@ -147,7 +165,8 @@ class S2AttentionMethod final : public internal::PrefillSelector {
   Status Choose(const AttentionProblem& problem, const ParameterValues& values, const RunOptions& options,
                 SparseIndex* index) const override {
     const int64_t stride = values.Integer("vertical_stride");
-    const int64_t far_stride = stride * values.Integer("far_factor");
+    const int64_t far_stride = stride * values.Integer("far_factor"), local_stride = values.Integer("local_stride");
+    const int64_t period = std::lcm(far_stride, local_stride);
     if (IsDenseLayer(values, problem.layer)) {
       *index = internal::IndexOfRule(problem, {});
       return {};
@@ -159,8 +178,8 @@ class S2AttentionMethod final : public internal::PrefillSelector {
     for (int32_t head = 0; head < problem.num_qo_heads; ++head) {
       const int64_t number = values.Flag("per_kv_head") ? int64_t{problem.first_kv_head} + head / problem.GroupSize()
                                                         : int64_t{problem.first_qo_head} + head;
-      const int64_t shift = (number * values.Integer("head_step") + values.Integer("offset")) % far_stride;
-      const int64_t residue = values.Flag("subtract_offset") ? shift : (far_stride - shift) % far_stride;
+      const int64_t shift = (number * values.Integer("head_step") + values.Integer("offset")) % period;
+      const int64_t residue = values.Flag("subtract_offset") ? shift : (period - shift) % period;
       const auto [pattern, is_new] = pattern_of_residue.try_emplace(residue, static_cast<int32_t>(residues.size()));
       if (is_new) residues.push_back(residue);
       pattern_of_head.push_back(pattern->second);
@@ -178,7 +197,8 @@ class S2AttentionMethod final : public internal::PrefillSelector {
                 .far_stride = far_stride,
                 .residue = residue,
                 .far_distance = values.Integer("far_distance"),
-                .max_distance = values.Integer("max_distance")},
+                .max_distance = values.Integer("max_distance"),
+                .local_stride = local_stride},
                &builder);
     }
     *index = internal::SharePatterns(builder.Build(), problem, pattern_of_head);

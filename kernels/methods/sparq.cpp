@@ -79,7 +79,7 @@ MethodSpec SparqSpec() {
                .default_value = 2,
                .maximum = 2,
                .help = "give the mass of the other tokens to the mean value; auto: as the paper, where a KV head has "
-                       "one query head",
+                       "one query head, and neither a learned sink nor keys outside a window",
                .cost = "the mean value is read and written",
                .choices = {"0", "1", "auto"}},
               {.name = "temperature",
@@ -350,14 +350,13 @@ Status SelectChecked(const AttentionProblem& problem, const SparqCudaOptions& sp
                      DecodeSelection* selection) {
   // The mean value stands for what a row gives to keys that are left out; what it gives to a sink has no value.
   if (sparq.mean_value && problem.window > 0) {
-    return {
-        StatusCode::kUnsupported,
-        "sparq: the keys have a window, which its mean-value term does not know: set reallocate to 0, or give it the "
-        "window's keys alone"};
+    return {StatusCode::kUnsupported,
+            "the keys have a window, which its mean-value term does not know: set reallocate to 0, or give it the "
+            "window's keys alone"};
   }
   if (sparq.mean_value && problem.sinks != nullptr) {
     return {StatusCode::kUnsupported,
-            "sparq: the heads have sinks, which its mean-value term does not know: set reallocate to 0"};
+            "the heads have sinks, which its mean-value term does not know: set reallocate to 0"};
   }
   const int64_t num_lists = int64_t{problem.batch} * problem.num_kv_heads;
   std::vector<std::unique_ptr<SparqHead>> heads;

@@ -108,13 +108,15 @@ class TidalPolicy final : public DecodePolicy {
     }
     const auto at = static_cast<size_t>(source);
     const DecodeSelection* const lower = at < step.lower_layers.size() ? step.lower_layers[at] : nullptr;
-    const bool usable = lower != nullptr && lower->chosen != nullptr && lower->batch == step.problem.batch &&
-                        lower->num_kv_heads == step.problem.num_kv_heads;
-    if (!usable) {
+    if (lower != nullptr && (lower->batch != step.problem.batch || lower->num_kv_heads != step.problem.num_kv_heads)) {
       return {StatusCode::kUnsupported,
-              spec_.name + ": layer " + std::to_string(layer_) + " reuses the tokens of layer " +
-                  std::to_string(source) + ", whose selection is missing: record layer " + std::to_string(source) +
-                  " as well, or look at layers " + std::to_string(first_) + " and " + std::to_string(reselect_)};
+              Reuses(source) + "which has another window or another number of KV heads: set " + NameOf(source) +
+                  " to a layer that is like layer " + std::to_string(layer_) + " in both"};
+    }
+    if (lower == nullptr || lower->chosen == nullptr) {
+      return {StatusCode::kUnsupported, Reuses(source) + "whose selection is missing: record layer " +
+                                            std::to_string(source) + " as well, or set " + NameOf(source) +
+                                            " to an attention layer that is there"};
     }
     std::vector<std::vector<int32_t>> tokens;
     int64_t total = 0;
@@ -132,6 +134,13 @@ class TidalPolicy final : public DecodePolicy {
   }
 
  private:
+  std::string Reuses(int32_t source) const {
+    return spec_.name + ": layer " + std::to_string(layer_) + " reuses the tokens of layer " + std::to_string(source) +
+           ", ";
+  }
+  // Of the parameter that says which layer chooses.
+  const char* NameOf(int32_t source) const { return source == first_ ? "first_layer" : "reselect_layer"; }
+
   const MethodSpec& spec_;
   const ParameterValues values_;
   const int32_t first_, reselect_;

@@ -112,12 +112,15 @@ inline OwnedProblem MakeProblem(std::mt19937& random, const ProblemShape& shape,
 
 // Highway targets that this machine can run and the kernels are compiled for.
 inline std::vector<int64_t> MachineTargets() {
-  std::vector<int64_t> targets;
-  for (const int64_t target :
-       {int64_t{HWY_AVX3}, int64_t{HWY_AVX2}, int64_t{HWY_SSE4}, int64_t{HWY_SCALAR}, int64_t{HWY_NEON}}) {
-    if ((hwy::SupportedTargets() & target) != 0) targets.push_back(target);
-  }
-  return targets;
+  std::vector<int64_t> all = {HWY_AVX3, HWY_AVX2, HWY_SSE4, HWY_SCALAR, HWY_NEON};
+#ifdef HWY_EMU128
+  all.push_back(HWY_EMU128);  // the lowest of newer compilers
+#endif
+#ifdef HWY_SSE2
+  all.push_back(HWY_SSE2);  // and of newer versions of Highway
+#endif
+  std::erase_if(all, [](int64_t target) { return (hwy::SupportedTargets() & target) == 0; });
+  return all;
 }
 inline std::string TargetName(const ::testing::TestParamInfo<int64_t>& info) {
   return hwy::TargetName(info.param);

@@ -209,6 +209,8 @@ TEST_F(CudaSelectRefuses, ASecondStrideOfS2Attention) {
   CudaSelectSizes sizes;
   EXPECT_EQ(SelectCudaBufferSizes(SelectorOf("s2-attention"), problem_, values, &sizes).code(),
             StatusCode::kUnsupported);
+  EXPECT_THAT(Select("s2-attention", Values("s2-attention", "vertical_stride=4,local_stride=2")).message(),
+              HasSubstr("local_stride is 2"));
   problem_.layer = 1;
   EXPECT_TRUE(SelectCudaBufferSizes(SelectorOf("s2-attention"), problem_, values, &sizes).ok());
 }

@@ -14,6 +14,7 @@
 #include <random>
 #include <vector>
 
+#include "generation_steps.h"
 #include "kept_sets.h"
 #include "kernels/contiguous.h"
 #include "kernels/cpu_executor.h"
@@ -166,19 +167,11 @@ class DecodeDriverTest : public ::testing::Test {
     prompt.lse_head_stride = kDriverLength;
     return prompt;
   }
-  DecodeStep StepAt(int32_t position) const {
-    AttentionProblem p = data_.View();
-    p.q.data = static_cast<const float*>(p.q.data) + position * p.q.row_stride;
-    p.seq_q = 1;
-    p.seq_k = position + 1;
-    p.first_position = position;
-    return {.problem = p, .first_token = 0};
-  }
+  DecodeStep StepAt(int32_t position) const { return testing::StepAt(data_, position); }
   // One step, all of it.
   Status Run(DecodeDriver& driver, int32_t position, DecodeSelection* selection) const {
     const DecodeStep step = StepAt(position);
-    if (Status status = driver.Append(step, {}); !status.ok()) return status;
-    if (Status status = driver.Step(step, {}, selection); !status.ok()) return status;
+    if (Status status = testing::Take(driver, step, selection); !status.ok()) return status;
     std::vector<float> o(4 * kHeadDim), lse(4);
     const AttentionOutput output{ContiguousTensor<void>(o.data(), 4, 1, kHeadDim), lse.data()};
     if (Status status = DecodeCpu(step.problem, *selection, output, {}); !status.ok()) return status;
@@ -377,8 +370,7 @@ TEST_F(DecodeDriverTest, StatelessMethodsAreACaseOfIt) {
       DecodeSelection expected, selection;
       const DecodeStep step = StepAt(position);
       ASSERT_TRUE(method->Select(step.problem, values, {}, &expected).ok());
-      ASSERT_TRUE(driver.Append(step, {}).ok());
-      ASSERT_TRUE(driver.Step(step, {}, &selection).ok());
+      ASSERT_TRUE(testing::Take(driver, step, &selection).ok());
       EXPECT_EQ(selection.pages, expected.pages) << method->spec().name;
     }
   }
@@ -396,8 +388,7 @@ TEST_F(DecodeDriverTest, ThePromptMayBeEmpty) {
     DecodeSelection expected, selection;
     const DecodeStep step = StepAt(position);
     ASSERT_TRUE(sparq->Select(step.problem, ParameterValues(sparq->spec()), {}, &expected).ok());
-    ASSERT_TRUE(driver.Append(step, {}).ok());
-    ASSERT_TRUE(driver.Step(step, {}, &selection).ok());
+    ASSERT_TRUE(testing::Take(driver, step, &selection).ok());
     EXPECT_EQ(selection.pages, expected.pages);
     EXPECT_THAT(selection.mean_value, ::testing::Pointwise(::testing::FloatNear(1e-5f), expected.mean_value));
   }

@@ -528,6 +528,7 @@ TEST(ExactTopK, RefusesTheOthersMassBesideAWindow) {
   for (const char* others : {"others=dropped", "others=mean_value"}) {
     const Status status = method.Select(problem, testing::Values(method.spec(), others), {}, &selection);
     EXPECT_EQ(status.code(), StatusCode::kUnsupported);
+    EXPECT_EQ(status.message().find(method.spec().name), std::string::npos) << "whoever reports it names the method";
     EXPECT_THAT(status.message(), HasSubstr("set others to renormalised"));
   }
 }

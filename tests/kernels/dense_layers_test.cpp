@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "generation_steps.h"
 #include "kept_sets.h"
 #include "kernels/cuda_decode_step.h"
 #include "kernels/decode_driver.h"
@@ -46,11 +47,7 @@ std::vector<DenseLayerCase> DenseLayerCases() {
 }
 
 AttentionProblem StepOf(const RandomProblem& data, int32_t position, int32_t layer) {
-  AttentionProblem problem = data.View();
-  problem.q.data = static_cast<const float*>(problem.q.data) + position * problem.q.row_stride;
-  problem.seq_q = 1;
-  problem.seq_k = position + 1;
-  problem.first_position = position;
+  AttentionProblem problem = testing::StepAt(data, position).problem;
   problem.layer = layer;
   return problem;
 }
@@ -69,8 +66,7 @@ std::vector<DecodeSelection> GenerationOf(const RandomProblem& data, const Dense
   for (int32_t position = kStepsFrom; position < kTokens; ++position) {
     DecodeStep step;
     step.problem = StepOf(data, position, layer);
-    Status status = driver.Append(step, {});
-    if (status.ok()) status = driver.Step(step, {}, &steps.emplace_back());
+    const Status status = testing::Take(driver, step, &steps.emplace_back());
     EXPECT_TRUE(status.ok()) << c.method << ": " << status.message();
   }
   driver.End();

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "generation_steps.h"
 #include "kept_sets.h"
 #include "kernels/decode_driver.h"
 #include "noted_evictions.h"
@@ -18,17 +19,6 @@ namespace headscope::kernels::testing {
 inline constexpr int32_t kPrompt = 200, kLength = 212;
 
 using Steps = std::vector<DecodeSelection>;
-
-// The step of the token at that position, of a problem of fp32 that has all rows and tokens.
-inline DecodeStep StepAt(const RandomProblem& data, int32_t position) {
-  DecodeStep step;
-  step.problem = data.View();
-  step.problem.q.data = static_cast<const float*>(step.problem.q.data) + position * step.problem.q.row_stride;
-  step.problem.seq_q = 1;
-  step.problem.seq_k = position + 1;
-  step.problem.first_position = position;
-  return step;
-}
 
 class Generation {
  public:
@@ -54,10 +44,8 @@ class Generation {
   }
 
   DecodeSelection Step(const RandomProblem& data, int32_t position) {
-    const DecodeStep step = StepAt(data, position);
     DecodeSelection selection;
-    Status status = driver_.Append(step, {});
-    if (status.ok()) status = driver_.Step(step, {}, &selection);
+    const Status status = Take(driver_, StepAt(data, position), &selection);
     EXPECT_TRUE(status.ok()) << status.message();
     return selection;
   }

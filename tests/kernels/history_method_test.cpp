@@ -309,7 +309,31 @@ TEST(TidalDecode, SaysWhichLayersChoiceIsMissing) {
   step.problem.first_position = kPrompt;
   ASSERT_TRUE(driver.Append(step, {}).ok());
   DecodeSelection selection;
-  EXPECT_THAT(driver.Step(step, {}, &selection).message(), HasSubstr("layer 7 reuses the tokens of layer 2"));
+  const auto message = [&] { return driver.Step(step, {}, &selection).message(); };
+  const std::string missing =
+      "tidal-decode: layer 7 reuses the tokens of layer 2, whose selection is missing: record layer 2 as well, or set "
+      "first_layer to an attention layer that is there";
+  EXPECT_EQ(message(), missing);
+  std::vector<const DecodeSelection*> lower(7, nullptr);
+  step.lower_layers = lower;
+  EXPECT_EQ(message(), missing);
+
+  // Of other tokens, as a driver says it; then of more KV heads.
+  const std::string unlike =
+      "tidal-decode: layer 7 reuses the tokens of layer 2, which has another window or another number of KV heads: set "
+      "first_layer to a layer that is like layer 7 in both";
+  DecodeSelection of_layer = NoChoice();
+  lower[2] = &of_layer;
+  EXPECT_EQ(message(), unlike);
+  const DecodeMethod& exact = *FindDecodeMethod("exact-top-k");
+  const RandomProblem more(SquareShape(kLength, 2, 2), &random);
+  ASSERT_TRUE(
+      exact.Select(testing::StepAt(more, kPrompt).problem, testing::Values(exact.spec(), "k=9"), {}, &of_layer).ok());
+  of_layer.chosen = std::make_shared<DecodeSelection>(of_layer);
+  EXPECT_EQ(message(), unlike);
+  ASSERT_TRUE(exact.Select(step.problem, testing::Values(exact.spec(), "k=9"), {}, &of_layer).ok());
+  of_layer.chosen = std::make_shared<DecodeSelection>(of_layer);
+  EXPECT_EQ(message(), "");
 }
 
 }  // namespace

@@ -6,11 +6,15 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <numeric>
+#include <random>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "internal/bfloat16_scores.h"
+#include "internal/integer_scores.h"
 #include "kept_sets.h"
 
 namespace headscope::kernels {
@@ -21,6 +25,7 @@ using testing::FreshSeed;
 using testing::IsSubset;
 using testing::Mask;
 using testing::MaskOf;
+using testing::ProblemShape;
 using testing::RandomProblem;
 using testing::Select;
 using testing::SquareShape;
@@ -200,6 +205,30 @@ TEST(S2Attention, GoesByAnotherStrideFarAway) {
   EXPECT_FALSE(same(",far_factor=2,far_distance=29"));
 }
 
+// Section 4.4: a stride of its own for the local blocks, which together the heads still see.
+TEST(S2Attention, GoesByAStrideOfItsOwnNearby) {
+  std::mt19937 random(FreshSeed());
+  const RandomProblem data(SquareShape(1280, 4, 4, 8), &random);
+  const SparseIndex index = Select("s2-attention", "local_blocks=6,vertical_stride=4,local_stride=2", data.View());
+  std::vector<std::vector<int>> owners(20, std::vector<int>(20));
+  for (int32_t head = 0; head < 4; ++head) {
+    const auto blocks = BlocksOf(MaskOf(index, 0, head));
+    for (size_t i = 0; i < blocks.size(); ++i) {
+      for (size_t j = 0; j <= i; ++j) {
+        owners[i][j] += blocks[i][j];
+        EXPECT_EQ(blocks[i][j], (j + static_cast<size_t>(head)) % (i - j < 6 ? 2 : 4) == 0);
+        // The distant stride is a multiple: a KV cache may drop what a row dropped.
+        if (i + 1 < blocks.size()) {
+          EXPECT_LE(blocks[i + 1][j], blocks[i][j]);
+        }
+      }
+    }
+  }
+  for (size_t i = 0; i < owners.size(); ++i) {
+    for (size_t j = 0; j <= i; ++j) EXPECT_EQ(owners[i][j], i - j < 6 ? 2 : 1);
+  }
+}
+
 // Every step of the parameter is a stride: no value of it is refused with any of the other's.
 TEST(S2Attention, TakesEveryFarFactorWithEveryStride) {
   std::mt19937 random(FreshSeed());
@@ -312,8 +341,61 @@ void ExpectTheBlocksOfTheExactSums(DType dtype) {
   }
 }
 
+// By whole numbers first, and by fp32 alone.
 TEST(XAttention, KeepsTheBlocksOfTheExactSums) {
-  ExpectTheBlocksOfTheExactSums(DType::kFloat32);
+  for (const internal::IntegerUse use : {internal::IntegerUse::kAlways, internal::IntegerUse::kNever}) {
+    internal::UseIntegers(use);
+    ExpectTheBlocksOfTheExactSums(DType::kFloat32);
+  }
+  internal::UseIntegers(internal::IntegerUse::kWherePaying);
+}
+
+// Rounded scores choose only where they are sure, so that the way does not show: with grouped heads, prompts that go
+// on, ragged ends, blocks of clear and of hardly different masses, and numbers that are none. Of numbers that are 8
+// bits shorter many a rounded score would choose otherwise.
+TEST(XAttention, KeepsByWholeNumbersWhatItKeepsByFp32) {
+  std::mt19937 random(FreshSeed());
+  std::normal_distribution<float> normal;
+  int num_lists = 0, num_different = 0;
+  for (int trial = 0; trial < 24; ++trial) {
+    const int32_t tokens = 1 + static_cast<int32_t>(random() % 3000);
+    ProblemShape shape =
+        SquareShape(tokens, 4, trial % 2 == 0 ? 2 : 1, std::vector<int32_t>{8, 40, 64, 96}[random() % 4]);
+    shape.dtype = trial % 3 == 0 ? DType::kBFloat16 : DType::kFloat32;
+    shape.first_position = trial % 4 == 3 ? static_cast<int32_t>(random() % 500) : 0;
+    shape.seq_k += shape.first_position;
+    RandomProblem data(shape, &random, 1.0f);
+    const float far = std::vector<float>{0.0f, 1.0f, 6.0f}[random() % 3];
+    for (int32_t key = 0; key < shape.seq_k; ++key) {
+      if (key % 128 == 0) data.k.Set(0, 0, key, 2, 2 * far * normal(random));
+      for (int32_t d = 0; d < 4; ++d) data.k.Set(0, 0, key, d, data.k.Get(0, 0, key, d) + far);
+    }
+    if (trial == 5) data.q.Set(0, 1, tokens / 2, 1, std::numeric_limits<float>::infinity());
+    if (trial == 6) data.k.Set(0, 0, tokens / 2, 1, std::numeric_limits<float>::quiet_NaN());
+    internal::ShortenIntegers(trial % 2 == 0 ? 0 : 8);
+    for (const char* const parameters :
+         {"", "force_ends=1", "tau=0.6,stride=16", "tau=0.99,stride=4", "tau=1,stride=64"}) {
+      internal::UseIntegers(internal::IntegerUse::kAlways);
+      const SparseIndex first = Select("x-attention", parameters, data.View());
+      internal::UseIntegers(internal::IntegerUse::kNever);
+      const SparseIndex alone = Select("x-attention", parameters, data.View());
+      for (int32_t head = 0; head < 4; ++head) {
+        for (int32_t row = 0; row < tokens; row += 128) {
+          std::vector<ColumnRange> ours, theirs;
+          AppendKeptRanges(first.View(), 0, head, row, &ours);
+          AppendKeptRanges(alone.View(), 0, head, row, &theirs);
+          ++num_lists;
+          num_different += !std::ranges::equal(ours, theirs, [](const ColumnRange& a, const ColumnRange& b) {
+            return a.begin == b.begin && a.end == b.end;
+          });
+        }
+      }
+    }
+  }
+  internal::ShortenIntegers(0);
+  internal::UseIntegers(internal::IntegerUse::kWherePaying);
+  // Of two blocks that tie to within fp32's rounding each way may take another.
+  EXPECT_LE(num_different, 1 + num_lists / 1000);
 }
 
 // Numbers of bfloat16 are multiplied by what a machine has for them: fp32 products, an instruction, a matrix unit.

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <memory>
 
 #include "kept_sets.h"
 #include "kernels/narrow_floats.h"
@@ -223,6 +224,45 @@ TEST(InfLlmPrefill, ChoosesInPassesWhatItChoosesAtOnce) {
   EXPECT_GT(differ_alone, 0) << "the earlier queries make no difference here";
 }
 
+// What stands for a unit is made once: behind the pass that closed it nothing reads the unit's keys.
+TEST(InfLlmPrefill, KeepsWhatStandsForAUnit) {
+  std::mt19937 random(FreshSeed());
+  const RandomProblem data(SquareShape(1000, 2, 1), &random);
+  const PrefillMethod& method = *FindPrefillMethod("infllm-prefill");
+  const ParameterValues values =
+      testing::Values(method.spec(), "block_size=16,n_init=16,n_local=100,top_k=2,n_repr=1,chunk=1");
+  const auto* const behind = dynamic_cast<const GoesByEarlierQueries*>(&method);
+  ASSERT_NE(behind, nullptr);
+  const AttentionProblem whole = data.View();
+  SparseIndex at_once;
+  ASSERT_TRUE(method.Select(whole, values, {}, &at_once).ok());
+  RandomProblem fading = data;
+  std::unique_ptr<KeptOfPasses> kept;
+  // 193 rows: a last chunk of one, whose window ends with the pass.
+  for (int32_t first = 0, end = 0; first < 1000; first = end) {
+    end = first == 256 ? first + 193 : first == 449 ? 512 : std::min(first + 256, 1000);
+    AttentionProblem pass = fading.View();
+    pass.first_position = first;
+    pass.seq_q = end - first;
+    pass.seq_k = end;
+    pass.q.data = static_cast<const char*>(whole.q.data) + first * whole.q.row_stride * SizeOf(whole.dtype);
+    SparseIndex index;
+    ASSERT_TRUE(behind->SelectBehind({whole.q, 0, first, &kept}, pass, values, {}, &index).ok());
+    for (int32_t head = 0; head < 2; ++head) {
+      const Mask expected = MaskOf(at_once, 0, head), mask = MaskOf(index, 0, head);
+      for (int32_t row = 0; row < pass.seq_q; ++row) {
+        if (first + row >= 448 && first + row < 512) continue;  // of a chunk that the passes cut in two
+        std::vector<bool> of_row = expected[static_cast<size_t>(first + row)];
+        of_row.resize(static_cast<size_t>(pass.seq_k));
+        EXPECT_EQ(mask[static_cast<size_t>(row)], of_row) << first + row;
+      }
+    }
+    const int32_t last_chunk = first + (pass.seq_q - 1) / 64 * 64, closed = std::max(0, last_chunk + 1 - 116) / 16;
+    for (int32_t token = 16; token < 16 + 16 * closed; ++token)
+      for (int32_t d = 0; d < data.shape.head_dim; ++d) fading.k.Set(0, 0, token, d, 100.0f);
+  }
+}
+
 TEST(BigBird, DrawsBySeedHeadAndRow) {
   std::mt19937 random(FreshSeed());
   const RandomProblem data(SquareShape(2000, 2, 1, 8), &random), other(SquareShape(2000, 2, 1, 8), &random);
@@ -310,6 +350,35 @@ TEST(Oracles, TopKBeatsTheColumnsOfTheLastRows) {
   const Mask lines = MaskOf(Select("vertical-slash", "n_vertical=60,n_slash=0", data.View()));
   for (const int32_t begin : {128, 256, 384})
     EXPECT_GE(KeptOf(data, best, begin, begin + 128).mass, KeptOf(data, lines, begin, begin + 128).mass - 1e-6);
+}
+
+// Of the last 64 rows half give most to the sink, and the little that is left to block 1; the others give all to keys,
+// and a little less of it to block 3 than those to block 1. By shares of the keys alone block 1 has most.
+TEST(Oracles, RowsThatGiveMostToASinkWeighLess) {
+  constexpr int32_t kLength = 512;
+  std::mt19937 random(FreshSeed());
+  RandomProblem data(SquareShape(kLength), &random, 0.3f);
+  for (int32_t row = 0; row < kLength; ++row) {
+    const bool to_sink = row % 2 == 0;
+    data.q.Set(0, 0, row, 0, to_sink ? -60.0f : 40.0f);  // scores are a quarter of these
+    data.q.Set(0, 0, row, 1, to_sink ? 20.0f : 0.0f);
+    data.q.Set(0, 0, row, 2, to_sink ? 0.0f : 16.0f);
+    data.k.Set(0, 0, row, 0, 1.0f);
+    data.k.Set(0, 0, row, 1, row / 64 == 1 ? 1.0f : 0.0f);
+    data.k.Set(0, 0, row, 2, row / 64 == 3 ? 1.0f : 0.0f);
+  }
+  const float sink = 0;
+  AttentionProblem problem = data.View();
+  for (const auto& [method, parameters] :
+       {Setting{"oracle-blocks", "n_blocks=1"}, Setting{"oracle-top-p", "p=0.3"}, Setting{"oracle-top-k", "k=64"}}) {
+    for (const bool has_sink : {true, false}) {
+      problem.sinks = has_sink ? &sink : nullptr;
+      const std::vector<bool> kept = MaskOf(Select(method, parameters, problem)).back();
+      const int32_t block = has_sink ? 3 : 1;
+      for (int32_t column = 0; column < kLength; ++column)
+        ASSERT_EQ(kept[static_cast<size_t>(column)], column / 64 == block) << method << ", column " << column;
+    }
+  }
 }
 
 // Keys of block `block` of 64 and every query look the same way.

@@ -21,6 +21,7 @@
 #include <string>
 #include <vector>
 
+#include "generation_steps.h"
 #include "kernels/cpu_executor.h"
 #include "kernels/decode_driver.h"
 #include "kernels/decode_method.h"
@@ -162,13 +163,8 @@ class Dumper {
     const auto length = static_cast<size_t>(shape.seq_k);
     std::vector<unsigned char> kept;
     for (int32_t position = prompt; position < shape.seq_k && status.ok(); ++position) {
-      DecodeStep step;
-      step.problem = whole;
-      step.problem.q.data =
-          static_cast<const char*>(whole.q.data) + position * whole.q.row_stride * SizeOf(shape.dtype);
-      step.problem.seq_q = 1;
-      step.problem.seq_k = position + 1;
-      step.problem.first_position = position;
+      DecodeStep step = testing::StepAt(data, position);
+      step.problem.layer = layer;
       step.problem.sinks = window > 0 ? sinks.data() : nullptr;
       DecodeSelection selection;
       std::vector<DecodeSelection> made_below(drivers_below.size());
@@ -179,13 +175,11 @@ class Dumper {
             static_cast<const char*>(step.problem.q.data) -
             static_cast<int64_t>(drivers_below.size() - lower) * whole.q.row_stride * SizeOf(shape.dtype);
         of_layer.lower_layers = seen_below;
-        status = drivers_below[lower]->Append(of_layer, {});
-        if (status.ok()) status = drivers_below[lower]->Step(of_layer, {}, &made_below[lower]);
+        status = testing::Take(*drivers_below[lower], of_layer, &made_below[lower]);
         seen_below.push_back(&made_below[lower]);
       }
       step.lower_layers = seen_below;
-      if (status.ok()) status = driver.Append(step, {});
-      if (status.ok()) status = driver.Step(step, {}, &selection);
+      if (status.ok()) status = testing::Take(driver, step, &selection);
       if (!status.ok()) break;
       if (position == prompt) WriteComponents(selection, step.problem);
       for (int64_t list = 0; list < int64_t{shape.batch} * shape.num_kv_heads; ++list) {
@@ -353,12 +347,14 @@ class Dumper {
 std::vector<ProblemShape> PrefillShapes() {
   std::vector<ProblemShape> shapes;
   const int32_t lengths[] = {1, 2, 63, 64, 65, 127, 128, 129, 200, 333};
-  const int32_t groups[] = {1, 2, 4, 7, 8};
+  const int32_t groups[] = {1, 2, 3, 7, 8};
+  const int32_t head_dims[] = {16, 80, 16, 96, 32, 16, 192};
   const DType dtypes[] = {DType::kFloat32, DType::kBFloat16, DType::kFloat16};
   for (size_t i = 0; i < std::size(lengths); ++i) {
     const int32_t group = groups[i % std::size(groups)];
     const int32_t num_kv_heads = group > 2 ? 1 : 2;
-    shapes.push_back({1, group * num_kv_heads, num_kv_heads, 16, lengths[i], lengths[i], 0, dtypes[i % 3]});
+    const int32_t head_dim = head_dims[i % std::size(head_dims)];
+    shapes.push_back({1, group * num_kv_heads, num_kv_heads, head_dim, lengths[i], lengths[i], 0, dtypes[i % 3]});
   }
   shapes.push_back({2, 4, 2, 16, 100, 300, 200, DType::kFloat32});  // the last rows of a prompt
   shapes.push_back({1, 2, 2, 24, 150, 390, 240, DType::kFloat32});
@@ -389,16 +385,18 @@ void WritePrefill(Dumper* dumper) {
 
 void WriteDecode(Dumper* dumper) {
   const int32_t lengths[] = {1, 2, 64, 129, 500, 2000};
-  const int32_t groups[] = {1, 2, 4, 7};
+  const int32_t groups[] = {1, 2, 3, 7};
+  const int32_t head_dims[] = {32, 80, 32, 96, 192};
   std::map<std::string, int32_t> turns;  // of each method
   for (const auto& [method, parameters] : DecodeSettings()) {
     int32_t& turn = turns[method];
     for (const int32_t length : lengths) {
-      const int32_t group = groups[turn++ % 4];
+      const int32_t group = groups[turn % 4], head_dim = length > 500 ? 32 : head_dims[turn % 5];
+      ++turn;
       dumper->Write({Phase::kDecode,
                      method,
                      parameters,
-                     {1 + turn % 2, 2 * group, 2, 32, 1, length, length - 1, static_cast<DType>(turn % 3)}});
+                     {1 + turn % 2, 2 * group, 2, head_dim, 1, length, length - 1, static_cast<DType>(turn % 3)}});
     }
   }
   for (const auto& [method, parameters] : {std::pair{"quest", "budget=40"},

@@ -94,6 +94,8 @@ TEST(RowMath, AddsScaled) {
     std::vector<float> sums = begin;
     AddScaled(row.data(), static_cast<int64_t>(count), 0.37f, sums.data());
     for (size_t i = 0; i < count; ++i) EXPECT_FLOAT_EQ(sums[i], begin[i] + row[i] * 0.37f);
+    StoreScaled(row.data(), static_cast<int64_t>(count), 0.37f, sums.data());
+    for (size_t i = 0; i < count; ++i) EXPECT_EQ(sums[i], row[i] * 0.37f);
   }
 }
 

@@ -41,6 +41,24 @@ TEST(SparqOptions, AShareInHundredthsOfAHundredTokensIsThatManyTokens) {
   }
 }
 
+TEST(SparqOptions, DoNotReallocateByThemselvesBesideASinkOrAWindow) {
+  const DecodeMethod& sparq = *FindDecodeMethod("sparq");
+  const float sinks[] = {0.5f, 1.0f};
+  AttentionProblem problem;
+  problem.head_dim = 64;
+  problem.seq_k = 90;
+  problem.num_kv_heads = problem.num_qo_heads = 2;
+  const ParameterValues usual(sparq.spec()), asked = testing::Values(sparq.spec(), "reallocate=1");
+  EXPECT_TRUE(SparqOptions(usual, problem).mean_value);
+  problem.sinks = sinks;
+  EXPECT_FALSE(SparqOptions(usual, problem).mean_value);
+  EXPECT_EQ(sparq.Used(usual, problem).Difference(sparq.spec(), usual), "reallocate=0");
+  EXPECT_TRUE(SparqOptions(asked, problem).mean_value) << "and is refused";
+  problem.sinks = nullptr;
+  problem.window = 32;
+  EXPECT_FALSE(SparqOptions(usual, problem).mean_value);
+}
+
 TEST(SparqOptions, ReallocateByItselfWhereAKvHeadHasOneQueryHead) {
   const DecodeMethod& sparq = *FindDecodeMethod("sparq");
   AttentionProblem problem;

@@ -50,9 +50,14 @@ def lm_infinite_decode(p, b, kv, n_global, k):
     return sliding_window(p, b, kv, min(k, p.seq_k) - first, first)
 
 
+def beside_sink(p, h, scores):
+    """A head's probabilities, of which the model's learned sink has its part."""
+    return softmax(np.append(scores, p.sinks[h]))[:-1] if p.sinks else softmax(scores)
+
+
 def group_probabilities(p, b, kv):
     """Of the query heads of a KV head, [group, tokens]."""
-    return np.array([softmax(p.scores(b, h)[0]) for h in range(kv * p.group, (kv + 1) * p.group)])
+    return np.array([beside_sink(p, h, p.scores(b, h)[0]) for h in range(kv * p.group, (kv + 1) * p.group)])
 
 
 def exact_top_k(p, b, kv, k, others=0):
@@ -71,7 +76,7 @@ def low_rank(p, b, kv, r, k, seed):
     r = min(r, p.head_dim)
     directions = random_subspace(r, p.head_dim, split_mix(seed, p.first_kv_head + kv))
     keys = p.k[b, kv] @ directions.T
-    estimate = [softmax(p.cap(p.softmax_scale * keys @ (directions @ p.q[b, h, 0]))) for h in range(kv * p.group, (kv + 1) * p.group)]
+    estimate = [beside_sink(p, h, p.cap(p.softmax_scale * keys @ (directions @ p.q[b, h, 0]))) for h in range(kv * p.group, (kv + 1) * p.group)]
     kept = top_k(sum(estimate), k)
     return kept, None, None, p.seq_k * r + 2 * (min(k, p.seq_k) + 1) * p.head_dim
 
@@ -168,7 +173,7 @@ def v_attention(p, b, kv, n_sink, n_local, heavy_share, base_share, epsilon, del
     z = statistics.NormalDist().inv_cdf(max(0.5, 1 - delta if bound else 1 - delta / 2))
     for x in probabilities:
         sampled = x[order[:base]]
-        denominator = x[certain].sum() + len(others) * sampled.mean()
+        denominator = x[certain].sum() + len(others) * sampled.mean() + (1 - x.sum())  # of a sink
         deviation = sampled.std(ddof=1) if base > 1 else 0
         wanted = (z * deviation * len(others) / (epsilon * denominator)) ** 2
         if abs(wanted - np.rint(wanted)) < 1e-4 * wanted and wanted < len(others):

@@ -305,17 +305,21 @@ def l_serve(p, b, budget, logical_size, logical_pages, interval, compression_rat
 def infllm(p, b, block_size, n_init, n_local, top_k, n_repr):
     """Units are closed when all of their tokens have left the window; a token's score is its product with the sum of the queries behind it."""
     best = globals()["top_k"]
+    representatives = {}  # of a unit in a head the sum of some keys, which no later step changes
+
+    def representative(unit, h):
+        if (unit, h) not in representatives:
+            tokens = np.arange(n_init + unit * block_size, n_init + (unit + 1) * block_size)
+            keys = p.k[b, h // p.group]
+            score = np.array([keys[t] @ p.q[b, h, t + 1 : t + 1 + n_local].sum(axis=0) for t in tokens])
+            representatives[unit, h] = keys[tokens[best(score, n_repr)]].sum(axis=0)
+        return representatives[unit, h]
+
     for row in range(p.prompt, p.seq_k):
         seen = row + 1
         begin = min(n_init, seen)
         units = max(0, (seen - n_local - n_init) // block_size)
-        relevance = np.zeros(units)
-        for unit in range(units):
-            tokens = np.arange(n_init + unit * block_size, n_init + (unit + 1) * block_size)
-            for h in range(p.num_qo_heads):
-                keys = p.k[b, h // p.group]
-                score = np.array([keys[t] @ p.q[b, h, t + 1 : t + 1 + n_local].sum(axis=0) for t in tokens])
-                relevance[unit] += p.q[b, h, row] @ keys[tokens[best(score, n_repr)]].sum(axis=0)
+        relevance = np.array([sum(p.q[b, h, row] @ representative(unit, h) for h in range(p.num_qo_heads)) for unit in range(units)])
         kept = np.zeros(p.seq_k, bool)
         kept[:begin] = True
         kept[begin + units * block_size : seen] = True

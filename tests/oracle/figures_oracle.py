@@ -205,24 +205,15 @@ def weight_by_distance(head):
 FORMATS = {"fp8-e4m3": 448, "int8": 127, "int4": 7, "mxfp4": 6}
 
 
-def numbers(name):
-    """Every number of a format that is not negative, ascending; the even ones of a tie are those at even places."""
-    if name in ("int8", "int4"):
-        return np.arange(FORMATS[name] + 1.0)
-    if name == "mxfp4":
-        return np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6])
-    codes = np.arange(127)  # of e4m3: exponent and mantissa, the last one is NaN
-    exponent, mantissa = codes >> 3, codes & 7
-    return np.where(exponent == 0, mantissa / 8 * 2.0**-6, (1 + mantissa / 8) * 2.0 ** (exponent - 7))
-
-
 def nearest(values, name):
-    table = numbers(name)
-    size = np.minimum(np.abs(values), table[-1])
-    above = np.clip(np.searchsorted(table, size), 1, len(table) - 1)
-    low, high = table[above - 1], table[above]
-    up = (size - low > high - size) | ((size - low == high - size) & (above % 2 == 0))
-    return np.sign(values) * np.where(up, high, low)
+    """Of a tie the even one."""
+    size = np.minimum(np.abs(values), FORMATS[name])
+    if name.startswith("int"):
+        return np.sign(values) * np.rint(size)
+    mantissa_bits, least_exponent = {"fp8-e4m3": (3, -6), "mxfp4": (1, 0)}[name]
+    exponent = np.maximum(np.frexp(size)[1] - 1, least_exponent)  # below the least one the numbers are as far apart as at it
+    step = np.ldexp(1.0, exponent - mantissa_bits)
+    return np.sign(values) * np.rint(size / step) * step
 
 
 def hadamard(size):

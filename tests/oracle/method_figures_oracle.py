@@ -332,6 +332,25 @@ def compare_attention_time(said):
     check("attention time is positive", min(measured["y"]) > 0, True)
 
 
+def compare_prefill_time(said):
+    """Times are the machine's; the sums, what is linear, and attention's part of each length follow from them."""
+    times, share = said["panels"]
+    attention, projections, feed_forward, together = times["series"]
+    lengths = [TOKENS // 4, TOKENS // 2, TOKENS]
+    for series in times["series"]:
+        check(f"prefill time of {series['name']}, lengths", series["x"], lengths)
+    check("prefill time is positive", min(attention["y"] + projections["y"]) > 0, True)
+    check("prefill time, projections are linear", projections["y"], np.multiply(lengths, projections["y"][-1] / TOKENS))
+    check("prefill time, the feed-forward part has twice the weights", feed_forward["y"], 2 * np.array(projections["y"]))
+    check("prefill time, together", together["y"], np.sum([attention["y"], projections["y"], feed_forward["y"]], axis=0))
+    counted = [1024 << i for i in range(11)]
+    pairs = [tokens * (tokens + 1) / 2 for tokens in (*counted, TOKENS)]
+    grown = np.array(pairs[:-1]) / pairs[-1] * attention["y"][-1]
+    linear = 3 * projections["y"][-1] / TOKENS * np.array(counted)
+    check("prefill time, counted lengths", share["series"][0]["x"], counted)
+    check("attention's part of a prompt", share["series"][0]["y"], grown / (grown + linear))
+
+
 def compare_latency_breakdown(said, methods):
     """Times are the machine's; what is shown of them must fit together, and stand for the right methods and lengths."""
     whole, share, choosing, attending = said["panels"]
@@ -434,6 +453,7 @@ def main():
                 pathlib.Path(moved).rename(one)
             compare_attention_time(figure("attention-time"))
             compare_latency_breakdown(figure("latency-breakdown"), methods)
+            compare_prefill_time(figure("prefill-time"))
     for failure in failures:
         print("FAILED", failure)
     print(f"{analysis_oracle.checks - len(failures)} of {analysis_oracle.checks} comparisons agree; {points} settings, {analysis_oracle.ambiguous} ambiguous")

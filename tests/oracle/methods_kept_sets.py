@@ -58,11 +58,14 @@ class Problem:
     def scores(self, b, h):
         return self.cap(self.softmax_scale * self.q[b, h] @ self.k[b, h // self.group].T)
 
-    def probabilities(self, b, h, rows):
+    def probabilities(self, b, h, rows, sink=False):
+        """Of all keys before a row; `sink`: the model's learned one counts as a key that is not there."""
         scores = self.cap(self.softmax_scale * self.q[b, h, rows] @ self.k[b, h // self.group].T)
         scores = np.where(self.causal[rows], scores, -np.inf)
-        weights = np.exp(scores - scores.max(axis=1, keepdims=True))
-        return weights / weights.sum(axis=1, keepdims=True)
+        top = scores.max(axis=1, keepdims=True)
+        weights = np.exp(scores - top)
+        of_sink = np.exp(self.sinks[h] - top) if sink and self.sinks else 0
+        return weights / (weights.sum(axis=1, keepdims=True) + of_sink)
 
     def line_sums(self, b, h, rows):
         """Mass per column and per diagonal of the visible keys, over the given rows."""
@@ -124,7 +127,7 @@ def block_sparse(p, b, h, n_blocks):
     return kept & p.causal
 
 
-def s2_attention(p, b, h, local_blocks, vertical_stride, head_step, offset, subtract_offset, per_kv_head, dense_layers, max_distance, far_factor, far_distance):
+def s2_attention(p, b, h, local_blocks, vertical_stride, head_step, offset, subtract_offset, per_kv_head, dense_layers, max_distance, far_factor, far_distance, local_stride):
     if 0 <= p.layer < dense_layers:
         return p.causal
     number = p.first_kv_head + h // p.group if per_kv_head else p.first_qo_head + h
@@ -135,8 +138,9 @@ def s2_attention(p, b, h, local_blocks, vertical_stride, head_step, offset, subt
         for i in sorted(set(p.position[rows] // 64)):  # one block, unless the rows straddle two
             for j in range(i + 1):
                 stride = vertical_stride * (far_factor if i - j >= far_distance else 1)
-                own = (j - shift if subtract_offset else j + shift) % stride == 0
-                if i - j < local_blocks or (own and (max_distance == 0 or i - j < max_distance)):
+                place = j - shift if subtract_offset else j + shift
+                near = i - j < local_blocks and place % local_stride == 0
+                if near or (place % stride == 0 and (max_distance == 0 or i - j < max_distance)):
                     kept[rows, 64 * j : 64 * j + 64] = True
     return kept & p.causal
 

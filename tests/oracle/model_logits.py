@@ -457,6 +457,8 @@ MODELS = {
         num_kv_shared_layers=0, hidden_size_per_layer_input=0, attention_k_eq_v=True, num_global_key_value_heads=1, use_double_wide_mlp=False, enable_moe_block=True,
         num_experts=6, top_k_experts=2, moe_intermediate_size=24, num_attention_heads=7, num_key_value_heads=7)),
     "gemma4": gemma4_with_images,
+    "llama_own_head": lambda: llama(tie_word_embeddings=False, **rope(1e4)),
+    "llama_copied_head": lambda: llama(tie_word_embeddings=True, **rope(1e4)),
 }
 
 
@@ -495,8 +497,9 @@ def as_published(module, query, key, value):
     return query, key, value
 
 
-def write_heads(folder, model, tokens, greedy):
-    """The prompt in one pass, then the greedy tokens one by one, with transformers' cache."""
+def write_heads(folder, model, tokens, following):
+    """The prompt in one pass, then its following tokens one by one, with transformers' cache: these, or as many as this number, each the likeliest.
+    Returns them."""
     kept, chosen, attention = {}, {}, {}
 
     usual = model.config._attn_implementation  # eager where the scores are capped
@@ -522,10 +525,10 @@ def write_heads(folder, model, tokens, greedy):
     recurrent = {"linear_attention", "conv", "indexed_attention"} & set(getattr(model.config.get_text_config(), "layer_types", None) or ())
     # A cache that knows of no window keeps every key.
     cache = transformers.DynamicCache(config=model.config) if recurrent else transformers.DynamicCache()
-    queries, sets, pieces = {}, {}, [tokens, *[[token] for token in greedy]]
-    past = 0
-    for piece in pieces:
-        model(torch.tensor([piece]), past_key_values=cache, use_cache=True)
+    queries, sets = {}, {}
+    past, piece, taken, greedy = 0, tokens, [], isinstance(following, int)
+    while piece:
+        logits = model(torch.tensor([piece]), past_key_values=cache, use_cache=True).logits[0, -1]
         points.take(kept)
         for layer, heads in kept.items():
             queries.setdefault(layer, []).append(heads[0])
@@ -534,6 +537,8 @@ def write_heads(folder, model, tokens, greedy):
                 seen = sorted(number for number in ids.tolist() if number <= row)
                 sets.setdefault(layer, []).append(seen + [-1] * (model.config.index_topk - len(seen)))
         past += len(piece)
+        piece = ([int(logits.argmax())] if len(taken) < following else []) if greedy else following[len(taken):len(taken) + 1]
+        taken += piece
     if sets:
         np.array([sets[layer] for layer in sorted(sets)], np.int32).tofile(os.path.join(folder, "selected.i32"))
     with open(os.path.join(folder, "heads.f32"), "wb") as file:
@@ -543,6 +548,7 @@ def write_heads(folder, model, tokens, greedy):
     with open(os.path.join(folder, "points.f32"), "wb") as file:
         points.write(file)
     model.set_attn_implementation(usual)
+    return taken
 
 
 def logits_in_bf16(model, tokens):
@@ -564,14 +570,15 @@ def write(folder, model, tokens, greedy_from, greedy_tokens, heads=False):
     with torch.no_grad():
         forget_lengths(model)
         logits = model(torch.tensor([tokens])).logits[0].float().numpy()
-        forget_lengths(model)
-        prompt = torch.tensor([tokens[:greedy_from]])
-        # The mask is given because generate() would otherwise take the leading <s> (id 0) for padding.
-        greedy = model.generate(prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=greedy_tokens, min_new_tokens=greedy_tokens, do_sample=False,
-                                eos_token_id=None, pad_token_id=0)[0, greedy_from:].numpy()
         if heads:
             logits_in_bf16(model, tokens).astype(np.float32).tofile(os.path.join(folder, "logits_bf16.f32"))
-            write_heads(folder, model, tokens[:greedy_from], greedy.tolist())
+            greedy = np.array(write_heads(folder, model, tokens[:greedy_from], greedy_tokens))
+        else:
+            forget_lengths(model)
+            prompt = torch.tensor([tokens[:greedy_from]])
+            # The mask is given because generate() would otherwise take the leading <s> (id 0) for padding.
+            greedy = model.generate(prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=greedy_tokens, min_new_tokens=greedy_tokens, do_sample=False,
+                                    eos_token_id=None, pad_token_id=0)[0, greedy_from:].numpy()
     np.array(tokens, np.int32).tofile(os.path.join(folder, "tokens.i32"))
     logits.astype(np.float32).tofile(os.path.join(folder, "logits.f32"))
     greedy.astype(np.int32).tofile(os.path.join(folder, "greedy.i32"))

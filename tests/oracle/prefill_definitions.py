@@ -66,7 +66,7 @@ def big_bird(p, b, h, n_global, n_window, n_random, seed, global_share, window_s
 def block_masses(p, b, h):
     """Of every block of 64 rows: the exact mass that it gives to every key that it sees."""
     for rows, first, last in row_blocks(p, 64):
-        columns = p.probabilities(b, h, rows).sum(axis=0)[: last + 1]
+        columns = p.probabilities(b, h, rows, sink=True).sum(axis=0)[: last + 1]
         yield rows, np.array([columns[s : s + 64].sum() for s in range(0, last + 1, 64)])
 
 
@@ -87,7 +87,7 @@ def oracle_top_p(problem, b, h, /, p):
 def oracle_top_k(p, b, h, k):
     kept = np.zeros_like(p.causal)
     for rows, _, last in row_blocks(p, 128):
-        kept[rows, : last + 1] = top_k(p.probabilities(b, h, rows).sum(axis=0)[: last + 1], k)[None, :]
+        kept[rows, : last + 1] = top_k(p.probabilities(b, h, rows, sink=True).sum(axis=0)[: last + 1], k)[None, :]
     return kept & p.causal
 
 

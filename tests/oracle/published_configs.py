@@ -16,6 +16,12 @@ def rewrite_config(folder, name, model):
         old = config.pop("rope_parameters")
         config["rope_theta"] = old.pop("rope_theta")
         config["rope_scaling"] = {**{key: value for key, value in old.items() if key != "rope_type"}, "type": old["rope_type"]}
+    if name == "llama_own_head":  # which transformers takes, with a warning, where its numbers are not those of the embeddings
+        config["tie_word_embeddings"] = True
+    if name == "llama_copied_head":
+        path_of_weights = os.path.join(folder, "model.safetensors")
+        weights = load_file(path_of_weights)
+        save_file(weights | {"lm_head.weight": weights["model.embed_tokens.weight"].clone()}, path_of_weights)
     if name == "llama_no_positions":
         del config["max_position_embeddings"]
     if name == "qwen2_window_from_layer":

@@ -46,6 +46,10 @@ void ColumnShares(const float* largest, int64_t num_blocks, float* sums) {
   }
 }
 
+void StoreScaled(const float* row, int64_t count, float factor, float* to) {
+  for (int64_t i = 0; i < count; ++i) to[i] = row[i] * factor;
+}
+
 void AddScaled(const float* row, int64_t count, float factor, float* sums) {
   for (int64_t i = 0; i < count; ++i) sums[i] = std::fma(row[i], factor, sums[i]);
 }

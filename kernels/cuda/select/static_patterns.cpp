@@ -33,6 +33,10 @@ Status SelectS2Attention(Call* call) {
     return {StatusCode::kUnsupported, "far_factor is " + std::to_string(far_factor) +
                                           ": the GPU selector has one stride for all distances; select on the CPU."};
   }
+  if (const int32_t local_stride = values.Integer("local_stride"); local_stride != 1) {
+    return {StatusCode::kUnsupported, "local_stride is " + std::to_string(local_stride) +
+                                          ": the GPU selector keeps every local block; select on the CPU."};
+  }
   ShardLists lists;
   lists.local_blocks = values.Integer("local_blocks");
   lists.stride = values.Integer("vertical_stride");

@@ -50,6 +50,9 @@ struct DecodePrompt {
   // sequence, with their rows of q, are what they were at the policy's last Begin; and the token before whose place it
   // may begin again. 0: not known.
   int32_t unchanged = 0, returns_to = 0;
+  // Settings are tried on this prompt one after the other, as by a slider or a search, and nobody measures what it
+  // takes to begin: what depends on none of them may be kept for the next.
+  bool is_tried_again = false;
 };
 
 struct DecodeStep {
@@ -57,9 +60,17 @@ struct DecodeStep {
   AttentionProblem problem;
   int32_t first_token = 0;  // token 0 of `problem` in the sequence
   // What lower layers attend to at this step, by layer, each in tokens of its own problem; null or shorter where the
-  // driver does not have them. Where a layer chose something for the layers above it, that is its `chosen`.
+  // driver does not have them, and NoChoice() of a layer that it has, but whose tokens or KV heads are others. Where a
+  // layer chose something for the layers above it, that is its `chosen`.
   std::span<const DecodeSelection* const> lower_layers = {};
 };
+
+// What `lower_layers` has of a layer that cannot be reused.
+inline DecodeSelection NoChoice() {
+  DecodeSelection none;
+  none.batch = 0;
+  return none;
+}
 
 // Tokens that a policy lets go, for good.
 class DecodeEvictions {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 
 #include "kernels/method.h"
 
@@ -24,11 +25,20 @@ inline ParameterValues AtPromptLength(const PrefillMethod& method, const Paramet
   return by_length == nullptr || num_tokens <= 0 ? values : by_length->AtPromptLength(values, num_tokens);
 }
 
+// What a method has made of a prompt's passes so far and later ones need not make again.
+class KeptOfPasses {
+ public:
+  virtual ~KeptOfPasses() = default;
+};
+
 // Queries of the rows before a problem's first, up to it: of positions [first_position, first_position + num_rows).
 struct EarlierQueries {
   StridedTensor<const void> q;  // [batch, num_qo_heads, num_rows, head_dim], of the problem's dtype, in host memory
   int32_t first_position = 0;
   int32_t num_rows = 0;
+  // Of the passes of these very rows, by one method with one set of values: handed to its next pass, which adds to it
+  // (nullptr: not kept). Empty before the first pass, and where a pass was not the next one or has failed.
+  std::unique_ptr<KeptOfPasses>* kept = nullptr;
 };
 
 // A prefill method that goes by queries of the prompt before the rows that it chooses for. Where they are not there it
