@@ -7,6 +7,7 @@
 #include "analysis/types/mass_distribution.h"
 #include "analysis/types/number_text.h"
 #include "compare/head_of_problem.h"
+#include "compare/other_dense.h"
 #include "compare/output_error.h"
 #include "kernels/cpu_executor.h"
 #include "kernels/cpu_memory.h"
@@ -46,8 +47,7 @@ Status DecodeComparison::MakeDevice(std::unique_ptr<DecodeDevice>* made) {
 }
 
 bool DecodeComparison::WantsOther() const {
-  return !options_.device.is_gpu() && !options_.other_dense.name.empty() && measured_->soft_cap == 0 &&
-         measured_->sinks.empty() && measured_->ValueDim() == measured_->head_dim;
+  return !options_.device.is_gpu() && Takes(options_.other_dense, *measured_);
 }
 
 Status DecodeComparison::PrepareOther() {

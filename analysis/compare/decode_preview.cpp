@@ -41,9 +41,10 @@ int64_t Length(const std::vector<ColumnRange>& intervals) {
 }  // namespace
 
 Status CheckDecodeRuns(const MeasuredHeads& measured, const kernels::DecodeMethod& method,
-                       const kernels::ParameterValues& values, int32_t num_threads, const std::stop_token& stop) {
+                       const kernels::ParameterValues& values, int32_t decode_rows, int32_t num_threads,
+                       const std::stop_token& stop) {
   const HeadId first{measured.layer, measured.first_qo_head};
-  const DecodeSteps steps(measured, first, 1);
+  const DecodeSteps steps(measured, first, decode_rows);
   if (Status status = steps.Check(first); !status.ok()) return status;
   const kernels::AttentionProblem whole = measured.Problem();
   DecodeWalk walk(steps, method, values, whole, RecordedOf(measured), {num_threads, stop});

@@ -71,6 +71,7 @@ kernels::DecodePrompt DecodeSteps::Prompt(const kernels::AttentionProblem& whole
   prompt.capacity = frame_.row_positions.back() + 1;
   prompt.layer = first_head_.layer;
   prompt.num_layers = frame_.num_layers;
+  prompt.is_tried_again = true;
   prompt.cache = Problem(whole, 0);
   --prompt.cache.seq_k;
   const int32_t end = prompt.first_token + prompt.cache.seq_k;

@@ -46,6 +46,10 @@ DecodeWalk::DecodeWalk(const DecodeSteps& steps, const kernels::DecodeMethod& me
   const std::vector<int32_t> wanted = method.LowerLayers(values, whole.layer);
   for (const MeasuredHeadsPtr& heads : recorded.lower) {
     if (std::ranges::find(wanted, heads->layer) == wanted.end()) continue;
+    if (heads->num_kv_heads == 0) {
+      other_kv_heads_.push_back(heads->layer);
+      continue;
+    }
     below_.push_back(std::make_unique<LowerLayer>(heads, static_cast<int32_t>(steps.count()), method, values, options));
   }
 }
@@ -71,16 +75,17 @@ Status DecodeWalk::SelectBelow(int64_t step, std::vector<const kernels::DecodeSe
   for (const auto& layer : below_) {
     if (Status status = layer->Select(step, options_); !status.ok()) return status;
     // A selection counts from the first token that its own layer sees.
-    if (layer->steps.FirstToken(step) == steps_.FirstToken(step))
-      lower->at(static_cast<size_t>(layer->heads->layer)) = &layer->selection;
+    const bool same_tokens = layer->steps.FirstToken(step) == steps_.FirstToken(step);
+    lower->at(static_cast<size_t>(layer->heads->layer)) = same_tokens ? &layer->selection : &no_choice_;
   }
+  for (const int32_t layer : other_kv_heads_) lower->at(static_cast<size_t>(layer)) = &no_choice_;
   return {};
 }
 
 Status DecodeWalk::Select(int64_t step, kernels::DecodeSelection* selection, double* select_ms) {
   kernels::DecodeStep at = steps_.Step(whole_, step);
   std::vector<const kernels::DecodeSelection*> lower;
-  if (!below_.empty()) {
+  if (!below_.empty() || !other_kv_heads_.empty()) {
     if (Status status = SelectBelow(step, &lower); !status.ok()) return status;
   }
   at.lower_layers = lower;

@@ -43,6 +43,9 @@ class DecodeWalk {
   kernels::RunOptions options_;
   kernels::DecodeDriver driver_;
   std::vector<std::unique_ptr<LowerLayer>> below_;
+  std::vector<int32_t> other_kv_heads_;  // lower layers that are wanted and have another number of them
+  // Of such a layer, or of one that sees other tokens.
+  const kernels::DecodeSelection no_choice_ = kernels::NoChoice();
   bool started_ = false;
 };
 

@@ -136,7 +136,7 @@ class GpuDecode final : public DecodeDevice {
     // The step's output, which a method that learns from it is told.
     Status ReadStep(int64_t step, std::vector<float>* o) {
       const int32_t num_heads = device_.timed_.heads->heads().num_qo_heads;
-      if (Status status = device_.timed_.heads->ReadOutput(num_heads, o); !status.ok()) return status;
+      if (Status status = device_.timed_.heads->ReadOutput(0, num_heads, o); !status.ok()) return status;
       if (!walk.WantsOutput()) return {};
       std::vector<float> lse(static_cast<size_t>(num_heads));
       Status status = device_.ReadLse(&lse);

@@ -54,9 +54,10 @@ Status GpuHeads::PoisonOutput() {
                              "preparing the GPU's output");
 }
 
-Status GpuHeads::ReadOutput(int64_t vectors, std::vector<float>* o) const {
+Status GpuHeads::ReadOutput(int64_t first, int64_t vectors, std::vector<float>* o) const {
   std::vector<uint16_t> narrow(static_cast<size_t>(vectors * heads_->ValueDim()));
-  if (Status status = kernels::CopyFromDevice(o_.get(), BytesOf(narrow), narrow.data()); !status.ok()) return status;
+  const auto* const from = static_cast<const uint16_t*>(o_.get()) + first * heads_->ValueDim();
+  if (Status status = kernels::CopyFromDevice(from, BytesOf(narrow), narrow.data()); !status.ok()) return status;
   *o = Widen(narrow, narrow_.dtype);
   return {};
 }

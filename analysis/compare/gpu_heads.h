@@ -34,8 +34,8 @@ class GpuHeads {
 
   // Fills the output with NaN, so that what a kernel leaves out is seen.
   kernels::Status PoisonOutput();
-  // The first `vectors` vectors of v_head_dim elements of the output's memory, as fp32.
-  kernels::Status ReadOutput(int64_t vectors, std::vector<float>* o) const;
+  // `vectors` vectors of v_head_dim elements of the output's memory from number `first` on, as fp32.
+  kernels::Status ReadOutput(int64_t first, int64_t vectors, std::vector<float>* o) const;
 
  private:
   GpuHeads() = default;

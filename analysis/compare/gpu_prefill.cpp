@@ -4,12 +4,11 @@
 #include <functional>
 #include <utility>
 
+#include "compare/gpu_selection.h"
 #include "compare/head_union.h"
-#include "compare/model_window.h"
 #include "compare/prefill_device.h"
 #include "compare/timed_gpu.h"
 #include "kernels/cuda_executor.h"
-#include "kernels/cuda_prefill_selection.h"
 #include "kernels/prompt_passes.h"
 
 namespace headscope::analysis {
@@ -32,7 +31,7 @@ class GpuPrefill final : public PrefillDevice {
     // As SelectInside takes them on the CPU.
     const kernels::ParameterValues of_prompt =
         kernels::AtPromptLength(method, values, timed_.heads->heads().prompt_tokens);
-    Status selects = Plan(method, of_prompt, &plan);
+    Status selects = GpuSelection::Plan(*timed_.heads, method, of_prompt, &plan);
     if (!selects.ok() && selects.code() != StatusCode::kUnsupported) return selects;
     if (Status status = timed_.heads->PoisonOutput(); !status.ok()) return status;
     Status status;
@@ -46,7 +45,7 @@ class GpuPrefill final : public PrefillDevice {
     if (!status.ok()) return status;
     const std::string missing = IncompleteUnion(method.spec(), values, heads, run->index.View());
     if (!missing.empty()) run->note += (run->note.empty() ? "" : "; ") + missing;
-    return timed_.heads->ReadOutput(heads.num_qo_heads * heads.num_rows, &run->o);
+    return timed_.heads->ReadOutput(0, heads.num_qo_heads * heads.num_rows, &run->o);
   }
 
  private:
@@ -93,16 +92,6 @@ class GpuPrefill final : public PrefillDevice {
     kernels::CudaIndexBuffers uploaded_;
   };
 
-  // Whether the GPU's selector, if there is one, makes the mask that the CPU's makes on these heads. kUnsupported says
-  // why not.
-  Status Plan(const kernels::PrefillMethod& method, const kernels::ParameterValues& values,
-              kernels::CudaSelectPlan* plan) const {
-    const MeasuredHeads& heads = timed_.heads->heads();
-    // A selector that reads Q and K must not choose by rounded ones: it is asked for the heads' own format.
-    const kernels::AttentionProblem own = timed_.heads->exact() ? timed_.heads->host_problem() : heads.Problem();
-    return kernels::PlanCudaSelection(method, own, WindowHides(heads) ? heads.window : 0, values, plan);
-  }
-
   Status PrepareOnGpu(const kernels::CudaSelectPlan& plan, const kernels::ParameterValues& values, PrefillRun* run,
                       std::unique_ptr<PrefillWork>* work) {
     kernels::SparseIndexView view;
@@ -129,9 +118,9 @@ class GpuPrefill final : public PrefillDevice {
 
   Status SelectAndAttend(const kernels::CudaSelectPlan& plan, const kernels::ParameterValues& values,
                          kernels::SparseIndexView* view, double* select_ms, double* attend_ms) {
-    Status status = memory_.Reserve(plan);
+    Status status = selection_.Reserve(plan);
     if (!status.ok()) return status;
-    const auto select = [&] { return memory_.Select(plan, timed_.heads->problem(), values, view, /*stream=*/nullptr); };
+    const auto select = [&] { return selection_.Select(*timed_.heads, plan, values, view); };
     const auto attend = [&] { return Attend(*view); };
     std::vector<double> times;
     if (status = timed_.clock->Time({select, attend}, &times); !status.ok()) return status;
@@ -153,7 +142,7 @@ class GpuPrefill final : public PrefillDevice {
   }
 
   TimedGpu timed_;
-  kernels::CudaSelectMemory memory_;
+  GpuSelection selection_;
 };
 
 }  // namespace

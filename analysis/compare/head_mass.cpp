@@ -8,6 +8,7 @@
 #include "compare/column_mass.h"
 #include "compare/kept_columns.h"
 #include "compare/probability_pass.h"
+#include "head/head_checks.h"
 #include "kernels/cuda_statistics.h"
 #include "kernels/parallel.h"
 #include "kernels/stop_status.h"
@@ -21,17 +22,6 @@ using kernels::StatusCode;
 
 constexpr int32_t kSmallestBlock = 64;
 constexpr int64_t kMostMassBytes = int64_t{64} << 20;
-
-Status CheckIndex(const HeadTensors& head, const kernels::SparseIndexView& index) {
-  if (index.batch != 1 || index.num_qo_heads != 1 || index.seq_q != head.num_rows || index.seq_k != head.num_tokens) {
-    return {StatusCode::kInvalidArgument, "the index is of " + std::to_string(index.batch) + " x " +
-                                              std::to_string(index.num_qo_heads) + " heads, " +
-                                              std::to_string(index.seq_q) + " rows and " + std::to_string(index.seq_k) +
-                                              " columns: this head has 1 x 1, " + std::to_string(head.num_rows) +
-                                              " and " + std::to_string(head.num_tokens)};
-  }
-  return {};
-}
 
 // Runs sum_span(span, column_mass, mass of its rows) for every row span of the index and collects the rows' masses.
 template <typename SumSpan>

@@ -2,23 +2,29 @@
 #include "analysis/live_head.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
 #include "analysis/types/timing.h"
 #include "compare/decode_steps.h"
 #include "compare/decode_walk.h"
+#include "compare/live_gpu.h"
 #include "compare/model_window.h"
+#include "compare/other_dense.h"
 #include "compare/output_error.h"
 #include "compare/rounds.h"
+#include "compare/selected_preview.h"
 #include "head/head_checks.h"
 #include "kernels/contiguous.h"
 #include "kernels/cpu_executor.h"
 #include "kernels/method.h"
+#include "kernels/stop_status.h"
 
 namespace headscope::analysis {
 namespace {
 
 using kernels::Status;
+using kernels::StatusCode;
 
 void SetError(const std::vector<float>& o, const std::vector<float>& dense, int64_t num_rows, int32_t width,
               LiveRun* run) {
@@ -26,6 +32,11 @@ void SetError(const std::vector<float>& o, const std::vector<float>& dense, int6
   run->relative_error = error.relative;
   run->max_error = error.maximum;
   run->checked_rows = num_rows;
+}
+
+// What the GPU does not take, or has no memory for, the CPU does.
+bool IsForTheCpu(const Status& status) {
+  return status.code() == StatusCode::kUnsupported || status.code() == StatusCode::kOutOfMemory;
 }
 
 // The tiles of these rows; `begin` is the first row of one. Of an index of one head.
@@ -85,6 +96,10 @@ double DenseTimes::OldestSeconds(Moment now) const {
   return times_.empty() ? 0 : std::chrono::duration<double>(now - times_.front().at).count();
 }
 
+LiveHead::LiveHead(HeadTensorsPtr head) : head_(std::move(head)), checked_(RowsToCheck(*head_)) {}
+
+LiveHead::~LiveHead() = default;
+
 std::vector<LiveHead::Rows> LiveHead::RowsToCheck(const HeadTensors& head) {
   const int64_t num_rows = head.num_rows;
   if (num_rows * head.num_tokens <= kMostPairs) return {{0, num_rows}};
@@ -101,7 +116,11 @@ std::vector<LiveHead::Rows> LiveHead::RowsToCheck(const HeadTensors& head) {
 int64_t LiveHead::Bytes() const {
   int64_t rows = 0;
   for (const Rows& block : checked_) rows += block.end - block.begin;
-  return rows * head_->ValueDim() * static_cast<int64_t>(sizeof(float));
+  const int64_t outputs = rows * head_->ValueDim() * static_cast<int64_t>(sizeof(float));
+  if (head_->gpu == nullptr) return outputs;
+  // GpuHeads has them in 16 bits as well.
+  return outputs +
+         static_cast<int64_t>(sizeof(uint16_t)) * (std::ssize(head_->q) + std::ssize(head_->k) + std::ssize(head_->v));
 }
 
 kernels::AttentionProblem LiveHead::ProblemOf(const Rows& rows) const {
@@ -215,51 +234,111 @@ Status LiveHead::AttendApart(const kernels::SparseIndexView& index, const kernel
   return {};
 }
 
-void LiveHead::SetErrorOf(const std::vector<float>& outputs, LiveRun* run) const {
-  SetError(outputs, dense_, static_cast<int64_t>(dense_.size()) / head_->ValueDim(), head_->ValueDim(), run);
+void LiveHead::SetErrorOf(const std::vector<float>& outputs, const std::vector<float>& dense, LiveRun* run) const {
+  SetError(outputs, dense, static_cast<int64_t>(dense.size()) / head_->ValueDim(), head_->ValueDim(), run);
 }
 
-Status LiveHead::Run(const kernels::SparseIndexView& index, int32_t num_threads, const std::stop_token& stop,
-                     LiveRun* run) {
+LiveRun LiveHead::Begun() const {
+  LiveRun run;
+  run.num_rows = head_->num_rows;
+  run.device = NamedCpu();
+  return run;
+}
+
+LiveGpu* LiveHead::Gpu(std::string* why_not) {
+  const std::lock_guard lock(gpu_mutex_);
+  if (!asked_for_gpu_ && head_->gpu != nullptr) {
+    const Status status = MakeLiveGpu(head_, &gpu_);
+    why_not_gpu_ = status.ok() ? std::string() : status.message();
+    asked_for_gpu_ = status.code() != StatusCode::kOutOfMemory;  // else it is asked again: others give memory back
+  }
+  if (why_not != nullptr) *why_not = head_->gpu != nullptr ? why_not_gpu_ : head_->gpu_refusal;
+  return gpu_.get();
+}
+
+Status LiveHead::Preview(const HeadMass& mass, const LiveChoice& choice, int32_t num_threads,
+                         const std::stop_token& stop, MaskPreview* preview) {
+  if (Status status = CheckPrefillHead(*head_); !status.ok()) return status;
+  if (LiveGpu* const gpu = Gpu()) {
+    if (stop.stop_requested()) return kernels::Stopped();
+    auto index = std::make_shared<kernels::SparseIndex>();
+    double select_ms = 0;
+    Status status = gpu->Select(choice.method, choice.values, index.get(), &select_ms);
+    if (status.ok()) {
+      return PreviewSelected(mass, choice.method, choice.values, std::move(index), select_ms, num_threads, stop,
+                             preview);
+    }
+    if (!IsForTheCpu(status)) return status;
+  }
+  return PreviewMask(mass, choice.method, choice.values, num_threads, stop, preview);
+}
+
+Status LiveHead::RunOnGpu(const LiveChoice* timed, const kernels::SparseIndexView& index,
+                          const kernels::RunOptions& options, LiveRun* run, bool* ran) {
+  *ran = false;
+  LiveGpu* const gpu = Gpu(&run->note);
+  if (gpu == nullptr) return {};
+  if (Status status = CheckIndex(*head_, index); !status.ok()) return status;
+  if (options.stop.stop_requested()) return kernels::Stopped();
+  LiveRun there = *run;
+  std::vector<float> outputs;
+  Status status = gpu_dense_.empty() ? gpu->AttendDense(checked_, &gpu_dense_) : Status{};
+  if (status.ok()) status = gpu->Attend(index, checked_, &outputs);
+  if (status.ok() && timed != nullptr) status = gpu->Time(timed->method, timed->values, index, options.stop, &there);
+  if (IsForTheCpu(status) && CountPairs(index).kept <= kMostScores) {
+    run->note = status.message();
+    return {};
+  }
+  if (!status.ok()) return status;
+  SetErrorOf(outputs, gpu_dense_, &there);
+  there.device = head_->gpu_device;
+  *run = std::move(there);
+  *ran = true;
+  return {};
+}
+
+Status LiveHead::Run(const LiveChoice& choice, const kernels::SparseIndexView& index, int32_t num_threads,
+                     const std::stop_token& stop, LiveRun* run) {
   if (Status status = CheckPrefillHead(*head_); !status.ok()) return status;
   const std::lock_guard lock(mutex_);
   if (forgets_times_.exchange(false)) dense_times_.Forget();
   const kernels::RunOptions options{num_threads, stop};
-  std::vector<float> outputs(static_cast<size_t>(head_->num_rows * head_->ValueDim()));
-  LiveRun result;
-  Status status =
-      IsShort() ? AttendInTurn(index, options, &outputs, &result) : AttendApart(index, options, &outputs, &result);
-  if (!status.ok()) return status;
-  SetErrorOf(outputs, &result);
-  result.num_rows = head_->num_rows;
-  result.device = NamedCpu();
-  *run = result;
-  return {};
+  bool on_gpu = false;
+  LiveRun result = Begun();
+  Status status = RunOnGpu(&choice, index, options, &result, &on_gpu);
+  if (status.ok() && !on_gpu) {
+    std::vector<float> outputs(static_cast<size_t>(head_->num_rows * head_->ValueDim()));
+    status =
+        IsShort() ? AttendInTurn(index, options, &outputs, &result) : AttendApart(index, options, &outputs, &result);
+    if (status.ok()) SetErrorOf(outputs, dense_, &result);
+  }
+  if (status.ok()) *run = std::move(result);
+  return status;
 }
 
 Status LiveHead::RunUntimed(const kernels::SparseIndexView& index, int32_t num_threads, const std::stop_token& stop,
                             LiveRun* run) {
   if (Status status = CheckPrefillHead(*head_); !status.ok()) return status;
   const std::lock_guard lock(mutex_);
-  LiveRun result;
-  result.num_rows = head_->num_rows;
-  result.device = NamedCpu();
-  if (IsShort() || !ChecksAllRows()) {
-    const kernels::RunOptions options{num_threads, stop};
+  const kernels::RunOptions options{num_threads, stop};
+  bool on_gpu = false;
+  LiveRun result = Begun();
+  if (Status status = RunOnGpu(nullptr, index, options, &result, &on_gpu); !status.ok()) return status;
+  if (!on_gpu && (IsShort() || !ChecksAllRows())) {
     std::vector<float> outputs;
     if (Status status = AttendChecked(index, options, &outputs, nullptr); !status.ok()) return status;
     if (dense_.empty()) {
       if (Status status = AttendDense(options, &dense_, nullptr); !status.ok()) return status;
     }
-    SetErrorOf(outputs, &result);
+    SetErrorOf(outputs, dense_, &result);
   }
-  *run = result;
+  *run = std::move(result);
   return {};
 }
 
 Status RunDecodeLive(const MeasuredHeads& measured, HeadId id, const kernels::DecodeMethod& method,
-                     const kernels::ParameterValues& values, int32_t decode_rows, int32_t num_threads,
-                     const std::stop_token& stop, LiveRun* run) {
+                     const kernels::ParameterValues& values, int32_t decode_rows, const OtherDense& other,
+                     int32_t num_threads, const std::stop_token& stop, LiveRun* run) {
   const DecodeSteps steps(measured, id, decode_rows);
   if (Status status = steps.Check(id); !status.ok()) return status;
   const kernels::AttentionProblem whole = measured.Problem();
@@ -286,11 +365,26 @@ Status RunDecodeLive(const MeasuredHeads& measured, HeadId id, const kernels::De
     rows->insert(rows->end(), o.begin() + head * width, o.begin() + (head + 1) * width);
     return of.WantsOutput() ? of.Attended(step, selection, o.data(), lse.data()) : Status{};
   };
+  // All of them, before anything is timed, as a measured comparison prepares them: made in the middle, they would find
+  // the step's keys where headscope's own have just left them.
+  std::vector<std::unique_ptr<OtherDecode>> others;
+  for (int64_t step = 0; Takes(other, measured) && step < steps.count(); ++step) {
+    std::unique_ptr<OtherDecode> made;
+    if (Status status = other.make(steps.Problem(whole, step), &made); !status.ok()) return status;
+    if (Status status = made->Run(); !status.ok()) return status;
+    others.push_back(std::move(made));
+  }
+  double other_ms = 0;
   LiveRun result;
   for (int64_t step = 0; step < steps.count(); ++step) {
     if (Status status = attend(walk, step, &outputs, &result.attend_ms); !status.ok()) return status;
     if (Status status = attend(dense_walk, step, &dense_outputs, &result.dense_attend_ms); !status.ok()) return status;
+    if (others.empty()) continue;
+    const Stopwatch watch;
+    if (Status status = others[static_cast<size_t>(step)]->Run(); !status.ok()) return status;
+    other_ms += watch.Milliseconds();
   }
+  if (!others.empty()) result.dense_attend_ms = std::min(result.dense_attend_ms, other_ms);
   const auto count = static_cast<double>(steps.count());
   result.attend_ms /= count;
   result.dense_attend_ms /= count;

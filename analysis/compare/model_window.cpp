@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "head/head_checks.h"
 #include "kernels/index_window.h"
 #include "kernels/prompt_passes.h"
 
@@ -39,6 +40,7 @@ kernels::Status SelectInside(const HeadFrame& frame, const kernels::AttentionPro
 kernels::Status SelectOnHead(const HeadTensors& head, const kernels::PrefillMethod& method,
                              const kernels::ParameterValues& values, const kernels::RunOptions& options,
                              kernels::SparseIndex* index) {
+  if (kernels::Status status = CheckPrefillHead(head); !status.ok()) return status;
   return SelectInside(head, head.Problem(), method, values, options, index);
 }
 

@@ -29,7 +29,7 @@ double KeptFraction(const HeadFrame& frame, const kernels::SparseIndexView& inde
 kernels::Status SelectInside(const HeadFrame& frame, const kernels::AttentionProblem& problem,
                              const kernels::PrefillMethod& method, const kernels::ParameterValues& values,
                              const kernels::RunOptions& options, kernels::SparseIndex* index);
-// The same on one head.
+// The same on one head; kUnsupported where no method runs on it (head_checks.h).
 kernels::Status SelectOnHead(const HeadTensors& head, const kernels::PrefillMethod& method,
                              const kernels::ParameterValues& values, const kernels::RunOptions& options,
                              kernels::SparseIndex* index);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Comparisons on the GPU in a build without CUDA: a sentence.
 #include "compare/decode_device.h"
+#include "compare/live_gpu.h"
 #include "compare/prefill_device.h"
 #include "kernels/cuda_executor.h"
 
@@ -11,6 +12,11 @@ using kernels::Status;
 Status MakeGpuPrefill(MeasuredHeadsPtr, const CompareOptions&, std::unique_ptr<PrefillDevice>*) {
   kernels::CudaDeviceInfo info;
   return kernels::QueryCudaDevice(0, &info);  // always refuses here
+}
+
+Status MakeLiveGpu(const HeadTensorsPtr&, std::unique_ptr<LiveGpu>*) {
+  kernels::CudaDeviceInfo info;
+  return kernels::QueryCudaDevice(0, &info);
 }
 
 Status MakeGpuDecode(MeasuredHeadsPtr, const DecodeSteps&, const CompareOptions&, std::unique_ptr<DecodeDevice>*) {

@@ -44,7 +44,8 @@ class Walker {
 
   // False where the head was recorded without something that the method wants, or is too short for it.
   bool Runs(const kernels::DecodeMethod& method, const kernels::ParameterValues& values) const {
-    const kernels::Status status = CheckDecodeRuns(*measured_, method, values, options_.num_threads, options_.stop);
+    const kernels::Status status =
+        CheckDecodeRuns(*measured_, method, values, kSteps, options_.num_threads, options_.stop);
     if (MeansItDoesNotRun(status)) return false;
     CheckStatus(status, method.spec().title);
     return true;

@@ -38,7 +38,7 @@ std::vector<FigurePanel> MakeMemory(const FigureInput& input, std::string* capti
   total.x = marginal.x = {"tokens", true, 0, 0};
   total.y = {"MiB", true, 0, 0};
   marginal.title = "bytes per token";
-  marginal.y.title = "KV cache / tokens, bytes";
+  marginal.y.title = "KV cache per token, bytes";
   for (const FigureTrace& trace : input.traces) {
     FigureSeries keys_values{trace.name, {}, {}}, second_copy{trace.name + ", K twice (SparQ)", {}, {}};
     FigureSeries each = keys_values;
@@ -59,6 +59,8 @@ std::vector<FigurePanel> MakeMemory(const FigureInput& input, std::string* capti
       keys_values.y.push_back(2 * elements / (1024 * 1024));
       second_copy.y.push_back(2 * (elements + of_keys) / (1024 * 1024));
       each.y.push_back(2 * elements / tokens);
+      marginal.y.maximum =
+          std::max(marginal.y.maximum, 1.1 * each.y.back());  // from 0: it may be one number throughout
     }
     total.series.push_back(std::move(keys_values));
     total.series.push_back(std::move(second_copy));

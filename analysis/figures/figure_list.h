@@ -38,6 +38,7 @@
   FIGURE(IntensityFigure)         \
   FIGURE(AttentionTimeFigure)     \
   FIGURE(LatencyBreakdownFigure)  \
+  FIGURE(PrefillTimeFigure)       \
   HEADSCOPE_MORE_FIGURES(FIGURE)
 
 namespace headscope::analysis {

@@ -118,8 +118,8 @@ std::vector<FigurePanel> MakeKurtosis(const FigureInput& input, std::string* cap
   beside.title = "beside a Gaussian of the same covariance";
   beside.kind = FigureKind::kPoints;
   beside.diagonal = true;
-  beside.x.title = "kurtosis of the Gaussian";
-  beside.y.title = "kurtosis of q";
+  beside.x.title = "excess kurtosis of the Gaussian";
+  beside.y.title = "excess kurtosis of q";
   int64_t above = 0, count = 0;
   double most_outliers = 0;
   for (size_t trace = 0; trace < all.size(); ++trace) {

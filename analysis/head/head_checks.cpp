@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "head/head_checks.h"
 
+#include "analysis/prefill_heads.h"
+
 namespace headscope::analysis {
 
 using kernels::Status;
@@ -24,6 +26,21 @@ Status CheckPrefillHead(const HeadFrame& frame, HeadId id) {
                 std::to_string(frame.row_positions.front()) + " to " + std::to_string(frame.row_positions.back()) +
                 ", " + std::to_string(frame.num_rows) +
                 " rows): record all rows, or the last N, to run prefill methods"};
+  }
+  return {};
+}
+
+Status CheckPrefillHeads(const MeasuredHeads& heads, HeadId asked) {
+  return CheckPrefillHead(heads, asked);
+}
+
+kernels::Status CheckIndex(const HeadTensors& head, const kernels::SparseIndexView& index) {
+  if (index.batch != 1 || index.num_qo_heads != 1 || index.seq_q != head.num_rows || index.seq_k != head.num_tokens) {
+    return {kernels::StatusCode::kInvalidArgument,
+            "the index is of " + std::to_string(index.batch) + " x " + std::to_string(index.num_qo_heads) + " heads, " +
+                std::to_string(index.seq_q) + " rows and " + std::to_string(index.seq_k) +
+                " columns: this head has 1 x 1, " + std::to_string(head.num_rows) + " and " +
+                std::to_string(head.num_tokens)};
   }
   return {};
 }

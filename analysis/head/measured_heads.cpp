@@ -220,14 +220,24 @@ MeasuredHeadsPtr WithLowerLayers(const data::TraceReader& trace, const MeasuredH
                                  const std::vector<int32_t>& layers) {
   if (layers.empty()) return heads;
   auto with = std::make_shared<MeasuredHeads>(*heads);
+  const auto kv_heads_of_model = [&](int32_t slot) {
+    return trace.layout().facts[static_cast<size_t>(slot)].num_kv_heads;
+  };
   for (const int32_t layer : layers) {
     // The middle one: where not all fit, as many are read to both sides of it.
     const HeadId id{layer, heads->first_qo_head + heads->num_kv_heads / 2 * heads->GroupSize()};
     const int32_t slot = trace.LayerSlot(layer);
-    if (slot < 0 || trace.QoHeadSlot(slot, id.head) < 0) continue;
+    if (slot < 0) continue;
+    if (kv_heads_of_model(slot) != kv_heads_of_model(trace.LayerSlot(heads->layer))) {
+      auto unlike = std::make_shared<MeasuredHeads>();
+      unlike->layer = layer;
+      with->lower.push_back(std::move(unlike));
+      continue;
+    }
+    if (trace.QoHeadSlot(slot, id.head) < 0) continue;
     const int64_t bytes = MeasuredBytes(trace, layer, heads->num_qo_heads, heads->num_kv_heads);
     MeasuredHeadsPtr lower = heads->heads_of_layer == 0 ? AloneHead(LoadHead(trace, id)) : LoadLayer(trace, id, bytes);
-    // The layer may have others, or less of it may be recorded.
+    // Less of it may be recorded.
     if (lower->first_kv_head == heads->first_kv_head && lower->num_kv_heads == heads->num_kv_heads)
       with->lower.push_back(std::move(lower));
   }

@@ -43,7 +43,8 @@ class SearchedSteps {
                          options_.search.stop, preview);
   }
   Status Runs(const kernels::DecodeMethod& method, const kernels::ParameterValues& values) const {
-    return CheckDecodeRuns(*head_, method, values, options_.search.num_threads, options_.search.stop);
+    return CheckDecodeRuns(*head_, method, values, options_.decode_rows, options_.search.num_threads,
+                           options_.search.stop);
   }
 
   // Every step's output, [steps, v_head_dim]; *milliseconds: selection and attention, the cache's upkeep left out.

@@ -47,7 +47,8 @@ Status WhichRun(const MeasuredHeads& measured, const ComparisonSweep& comparison
     const AskedMethod& asked = comparison.methods[i];
     const kernels::DecodeMethod* const decode = kernels::FindMethod(asked.name).decode;
     if (comparison.left_out && decode != nullptr) {
-      Status status = CheckDecodeRuns(measured, *decode, asked.values, comparison.options.num_threads, stop);
+      Status status = CheckDecodeRuns(measured, *decode, asked.values, comparison.options.decode_rows,
+                                      comparison.options.num_threads, stop);
       if (MeansItDoesNotRun(status)) {
         comparison.left_out(asked, measured.Name(), status);
         continue;

@@ -281,6 +281,28 @@ TEST(ModelWindowAlone, ThatHidesNothingChangesNothing) {
   EXPECT_TRUE(WindowHides(head));
 }
 
+// A method chooses for rows that follow one another and see all that is before them, but for a window.
+TEST(ModelWindowAlone, NothingIsSelectedInBlocksOrBetweenGaps) {
+  HeadTensors head;
+  head.num_rows = head.num_tokens = 100;
+  head.head_dim = 8;
+  head.q.resize(800);
+  head.k.resize(800);
+  for (int32_t row = 0; row < 100; ++row) head.row_positions.push_back(row);
+  const kernels::PrefillMethod* dense = kernels::FindPrefillMethod("dense");
+  kernels::SparseIndex index;
+  const auto status = [&] { return SelectOnHead(head, *dense, kernels::ParameterValues(dense->spec()), {}, &index); };
+  EXPECT_TRUE(status().ok());
+  head.chunk = 32;
+  EXPECT_EQ(status().code(), kernels::StatusCode::kUnsupported);
+  EXPECT_THAT(status().message(), ::testing::HasSubstr("attends in chunks of 32 tokens"));
+  head.chunk = 0;
+  head.row_positions.back() = 101;
+  head.num_tokens = 102;
+  EXPECT_EQ(status().code(), kernels::StatusCode::kUnsupported);
+  EXPECT_THAT(status().message(), ::testing::HasSubstr("gaps between its query rows"));
+}
+
 // 131,072 rows of 100,000 columns and fewer: more pairs than 32 bits count.
 TEST(ModelWindowAlone, PairsAreCountedIn64Bits) {
   HeadTensors head;

@@ -16,6 +16,7 @@
 #include "evicting_method.h"
 #include "kernels/cpu_executor.h"
 #include "synthetic_heads.h"
+#include "synthetic_trace.h"
 
 namespace headscope::analysis {
 namespace {
@@ -118,6 +119,26 @@ TEST(DecodeWalk, EveryRunIsAGenerationOfItsOwn) {
   EXPECT_THAT(std::vector<float>(first.end() - 128, first.end()), ::testing::Pointwise(::testing::FloatNear(1e-4f), o));
 }
 
+// Each step more is a row of the prompt less, so what runs on the last row alone may not run on several.
+TEST(DecodeWalk, WhetherAMethodRunsIsAskedOfTheFirstStep) {
+  const kernels::DecodeMethod& method = *kernels::FindDecodeMethod("snap-kv");
+  const auto runs = [&](const RandomLayer& layer, const std::string& parameters, int32_t decode_rows) {
+    kernels::ParameterValues values(method.spec());
+    EXPECT_EQ(values.Parse(method.spec(), parameters), "");
+    return CheckDecodeRuns(*layer.measured, method, values, decode_rows, 2, {});
+  };
+  const RandomLayer whole = MakeRandomLayer({.num_tokens = 17}, 2, 2, 7);
+  EXPECT_TRUE(runs(whole, "window=8", 1).ok());
+  const kernels::Status budget = runs(whole, "window=8", 4);
+  EXPECT_EQ(budget.code(), kernels::StatusCode::kInvalidArgument);
+  EXPECT_THAT(budget.message(), ::testing::HasSubstr("compression_ratio leaves 6 of the prompt's 13 tokens"));
+  const RandomLayer late = MakeRandomLayer({.num_tokens = 300, .first_row = 230}, 2, 2, 7);
+  EXPECT_TRUE(runs(late, "window=64", 1).ok());
+  const kernels::Status rows = runs(late, "window=64", 16);
+  EXPECT_EQ(rows.code(), kernels::StatusCode::kUnsupported);
+  EXPECT_THAT(rows.message(), ::testing::HasSubstr("last 64 queries, and 54 are at hand"));
+}
+
 // A method that takes what a lower layer chose is shown it, where that layer is at hand.
 TEST(DecodeWalk, LowerLayersWalkAlong) {
   constexpr int32_t kTokens = 150, kKept = 20;
@@ -129,12 +150,23 @@ TEST(DecodeWalk, LowerLayersWalkAlong) {
   auto lower = std::make_shared<MeasuredHeads>(*below.measured);
   lower->layer = 1;
   auto upper = std::make_shared<MeasuredHeads>(*above.measured);  // layer 3
-  const kernels::Status alone = CheckDecodeRuns(*upper, method, values, 2, {});
+  const kernels::Status alone = CheckDecodeRuns(*upper, method, values, 5, 2, {});
   EXPECT_EQ(alone.code(), kernels::StatusCode::kUnsupported);
   EXPECT_THAT(alone.message(), ::testing::HasSubstr("record layer 1 as well"));
 
+  // Nor is a layer of any use that sees other tokens, or has other KV heads (which stands there without any).
+  auto narrow = std::make_shared<MeasuredHeads>(*lower), other = std::make_shared<MeasuredHeads>();
+  narrow->window = 40;
+  other->layer = 1;
+  for (const MeasuredHeadsPtr& unlike : {MeasuredHeadsPtr(narrow), MeasuredHeadsPtr(other)}) {
+    upper->lower = {unlike};
+    const kernels::Status refused = CheckDecodeRuns(*upper, method, values, 5, 2, {});
+    EXPECT_EQ(refused.code(), kernels::StatusCode::kUnsupported);
+    EXPECT_THAT(refused.message(), ::testing::HasSubstr("which has another window or another number of KV heads"));
+  }
+
   upper->lower = {lower};
-  EXPECT_TRUE(CheckDecodeRuns(*upper, method, values, 2, {}).ok());
+  EXPECT_TRUE(CheckDecodeRuns(*upper, method, values, 5, 2, {}).ok());
   const DecodeSteps steps(*upper, {3, 0}, 5);
   const kernels::AttentionProblem whole = upper->Problem();
   DecodeWalk walk(steps, method, values, whole, RecordedOf(*upper), {2, {}});
@@ -163,6 +195,18 @@ TEST(DecodeWalk, LowerLayersWalkAlong) {
       }
     }
   }
+}
+
+// A layer that the trace has and nobody can reuse is not a layer that it lacks: the remedies differ.
+TEST(DecodeWalk, ALowerLayerOfOtherKvHeadsStandsThereWithoutHeads) {
+  const data::testing::ScratchFolder folder;
+  data::testing::WriteTrace(folder.File("t.h5"), data::testing::DifferingLayout(ElementType::kFloat32, 64), 64, 64);
+  const data::TraceReader trace(folder.File("t.h5"));
+  const MeasuredHeadsPtr heads = AloneHead(LoadHead(trace, {3, 0}));  // its layer has 1 KV head, layer 1 has 4
+  const MeasuredHeadsPtr with = WithLowerLayers(trace, heads, {0, 1});
+  ASSERT_EQ(with->lower.size(), 1U) << "layer 0 is not recorded";
+  EXPECT_EQ(with->lower.front()->layer, 1);
+  EXPECT_EQ(with->lower.front()->num_kv_heads, 0);
 }
 
 // The panel shows what a measured run keeps, of a method with state too.

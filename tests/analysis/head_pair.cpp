@@ -11,16 +11,22 @@
 namespace headscope::analysis::testing {
 
 HeadTensors Bf16Head(const RandomHeadShape& shape, uint32_t seed) {
-  HeadTensors head = *RandomHead(shape, seed);
+  return Bf16Head(*RandomHead(shape, seed));
+}
+
+HeadTensors Bf16Head(HeadTensors head) {
   for (std::vector<float>* values : {&head.q, &head.k, &head.v}) {
     for (float& value : *values) value = std::bit_cast<float>(std::bit_cast<uint32_t>(value) & 0xFFFF0000u);
   }
-  EXPECT_TRUE(kernels::RowLse(head.Problem(), head.window, {.num_threads = 2}, head.lse.data()).ok());
+  EXPECT_TRUE(kernels::RowLse(head.Problem(), head.window, {}, head.lse.data()).ok());
   return head;
 }
 
 HeadPair OnBoth(const RandomHeadShape& shape, uint32_t seed) {
-  HeadTensors head = Bf16Head(shape, seed);
+  return OnBoth(Bf16Head(shape, seed));
+}
+
+HeadPair OnBoth(HeadTensors head) {
   HeadPair pair;
   pair.cpu = std::make_shared<HeadTensors>(head);
   const kernels::Status status = CopyToGpu(CudaDevice(0), &head);

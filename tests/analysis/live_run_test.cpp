@@ -16,6 +16,7 @@
 #include "compare/model_window.h"
 #include "kernels/contiguous.h"
 #include "kernels/cpu_executor.h"
+#include "support/attempts.h"
 #include "support/stopped.h"
 #include "synthetic_heads.h"
 
@@ -30,6 +31,8 @@ struct Selected {
   const kernels::PrefillMethod& method;
   kernels::ParameterValues values;
   kernels::SparseIndex index;
+
+  LiveChoice Choice() const { return {method, values}; }
 };
 
 Selected Select(const HeadTensors& head, const char* name, const std::string& parameters) {
@@ -89,7 +92,7 @@ TEST(LiveRun, ErrorIsThatOfTheKeptPairsInFloat64) {
     const Selected selected = Select(*head, "a-shape", "n_sink=3,n_local=40");
     LiveHead live(head);
     LiveRun run;
-    const kernels::Status status = live.Run(selected.index.View(), 2, {}, &run);
+    const kernels::Status status = live.Run(selected.Choice(), selected.index.View(), 2, {}, &run);
     ASSERT_TRUE(status.ok()) << status.message();
     // Single precision over some hundred keys: 1e-6 of the outputs, which the error is a large share of.
     EXPECT_NEAR(run.relative_error, NaiveError(*head, selected.index.View()), 2e-5) << shape.num_tokens;
@@ -110,7 +113,7 @@ TEST(LiveRun, SaysWhatTheMeasuredRunSaysAndDenseIsExact) {
     MethodResult measured;
     ASSERT_TRUE(comparison.Run(name, selected.values, &measured).ok());
     LiveRun run;
-    ASSERT_TRUE(live.Run(selected.index.View(), 2, {}, &run).ok());
+    ASSERT_TRUE(live.Run(selected.Choice(), selected.index.View(), 2, {}, &run).ok());
     EXPECT_NEAR(run.relative_error, measured.relative_error, 1e-6) << name;
     EXPECT_NEAR(run.max_error, measured.max_error, 1e-6) << name;
   }
@@ -151,8 +154,8 @@ TEST(LiveRun, OfAShortHeadDenseAndTheMethodAreTimedInTurnByEveryRun) {
   const Selected selected = Select(*head, "a-shape", "n_sink=3,n_local=40");
   LiveHead live(head);
   LiveRun first, second;
-  ASSERT_TRUE(live.Run(selected.index.View(), 2, {}, &first).ok());
-  ASSERT_TRUE(live.Run(selected.index.View(), 2, {}, &second).ok());
+  ASSERT_TRUE(live.Run(selected.Choice(), selected.index.View(), 2, {}, &first).ok());
+  ASSERT_TRUE(live.Run(selected.Choice(), selected.index.View(), 2, {}, &second).ok());
   for (const LiveRun& run : {first, second}) {
     EXPECT_GE(run.rounds, LiveHead::kLeastRounds);
     EXPECT_EQ(run.dense_times, 0) << "none was taken apart";
@@ -164,19 +167,23 @@ TEST(LiveRun, OfAShortHeadDenseAndTheMethodAreTimedInTurnByEveryRun) {
 }
 
 // The panel's dense attention took twice as long as the one of `compare` beside it: a ratio of 2.0 where that says 1.3.
-// Both are taken in turn here, so that what else the machine does meets both, and only adds: the least of many counts.
+// Both are taken in turn here, so that what else the machine does meets both, and only adds: the least of many counts,
+// and more are taken while the two differ, since on a busy machine neither may have run undisturbed yet.
 TEST(LiveRun, DenseTakesAsLongAsInAMeasuredRunOfTheHead) {
   const HeadTensorsPtr head = RandomHead({.num_tokens = 1200, .head_dim = 64}, 21);
   const Selected selected = Select(*head, "a-shape", "n_sink=16,n_local=500");
   LiveHead live(head);
   HeadComparison comparison(head, {.repeats = 3, .num_threads = 1});  // two wait for a core each on a busy machine
-  constexpr double kNone = std::numeric_limits<double>::infinity();
+  constexpr double kNone = std::numeric_limits<double>::infinity(), kMost = 1.5;
   double dense = kNone, method = kNone, dense_measured = kNone, method_measured = kNone;
-  constexpr int kPairs = 40;
-  for (int pair = 0; pair < kPairs; ++pair) {
+  const auto alike = [](double one, double other) { return one < kMost * other && other < kMost * one; };
+  constexpr int kLeastPairs = 10, kMostPairs = 400;
+  int pair = 0;
+  while (pair < kLeastPairs ||
+         (pair < kMostPairs && !(alike(dense, dense_measured) && alike(method, method_measured)))) {
     LiveRun run;
     MethodResult measured;
-    const auto run_live = [&] { ASSERT_TRUE(live.Run(selected.index.View(), 1, {}, &run).ok()); };
+    const auto run_live = [&] { ASSERT_TRUE(live.Run(selected.Choice(), selected.index.View(), 1, {}, &run).ok()); };
     const auto compare = [&] { ASSERT_TRUE(comparison.Run("a-shape", selected.values, &measured).ok()); };
     if (pair % 2 == 0) run_live();
     compare();
@@ -185,11 +192,10 @@ TEST(LiveRun, DenseTakesAsLongAsInAMeasuredRunOfTheHead) {
     method = std::min(method, run.attend_ms);
     dense_measured = std::min(dense_measured, measured.dense_attend.median_ms);
     method_measured = std::min(method_measured, measured.attend.median_ms);
+    ++pair;
   }
-  for (const double ratio : {dense / dense_measured, method / method_measured}) {
-    EXPECT_GT(ratio, 1 / 1.5);
-    EXPECT_LT(ratio, 1.5);
-  }
+  EXPECT_TRUE(alike(dense, dense_measured)) << dense << " ms live, " << dense_measured << " in a measured run";
+  EXPECT_TRUE(alike(method, method_measured)) << method << " ms live, " << method_measured << " in a measured run";
 }
 
 // A window shows the errors at once, and waits with the times until it has drawn.
@@ -200,7 +206,7 @@ TEST(LiveRun, WithoutTimesKnowsTheErrorsOfShortHeadsAndOfSampledQueries) {
     LiveHead live(head);
     LiveRun untimed, run;
     ASSERT_TRUE(live.RunUntimed(selected.index.View(), 2, {}, &untimed).ok());
-    ASSERT_TRUE(LiveHead(head).Run(selected.index.View(), 2, {}, &run).ok());
+    ASSERT_TRUE(LiveHead(head).Run(selected.Choice(), selected.index.View(), 2, {}, &run).ok());
     EXPECT_FALSE(untimed.is_timed());
     EXPECT_EQ(untimed.dense_attend_ms, 0);
     EXPECT_GT(untimed.relative_error, 0.01);
@@ -209,7 +215,7 @@ TEST(LiveRun, WithoutTimesKnowsTheErrorsOfShortHeadsAndOfSampledQueries) {
     EXPECT_EQ(untimed.checked_rows, run.checked_rows) << num_tokens;
     EXPECT_EQ(untimed.num_rows, num_tokens);
     // Dense attention's outputs are held from then on, and are not among its times.
-    ASSERT_TRUE(live.Run(selected.index.View(), 2, {}, &run).ok());
+    ASSERT_TRUE(live.Run(selected.Choice(), selected.index.View(), 2, {}, &run).ok());
     EXPECT_EQ(run.relative_error, untimed.relative_error) << num_tokens;
     EXPECT_TRUE(run.is_timed());
     EXPECT_LE(run.dense_times, 1);
@@ -237,14 +243,14 @@ TEST(LiveRun, DenseOfALongHeadIsTimedAgain) {
   const Selected selected = Select(*head, "a-shape", "n_sink=3,n_local=40");
   LiveHead live(head);
   LiveRun first, at_once, later;
-  ASSERT_TRUE(live.Run(selected.index.View(), 2, {}, &first).ok());
-  ASSERT_TRUE(live.Run(selected.index.View(), 2, {}, &at_once).ok());
+  ASSERT_TRUE(live.Run(selected.Choice(), selected.index.View(), 2, {}, &first).ok());
+  ASSERT_TRUE(live.Run(selected.Choice(), selected.index.View(), 2, {}, &at_once).ok());
   EXPECT_EQ(first.rounds, 0);
   EXPECT_EQ(first.dense_times, 1);
   // It is due by the clock, sooner or later by what it took.
   do {
     std::this_thread::sleep_for(DenseTimes::kApart / 2);
-    ASSERT_TRUE(live.Run(selected.index.View(), 2, {}, &later).ok());
+    ASSERT_TRUE(live.Run(selected.Choice(), selected.index.View(), 2, {}, &later).ok());
   } while (later.dense_times == at_once.dense_times);
   EXPECT_EQ(later.dense_times, at_once.dense_times + 1);
   EXPECT_GE(later.dense_age_s, 0.5);
@@ -252,7 +258,7 @@ TEST(LiveRun, DenseOfALongHeadIsTimedAgain) {
   EXPECT_EQ(later.relative_error, first.relative_error);
   // What was timed beside other work says nothing of a machine that has become quiet.
   live.ForgetDenseTimes();
-  ASSERT_TRUE(live.Run(selected.index.View(), 2, {}, &later).ok());
+  ASSERT_TRUE(live.Run(selected.Choice(), selected.index.View(), 2, {}, &later).ok());
   EXPECT_EQ(later.dense_times, 1);
   EXPECT_EQ(later.relative_error, first.relative_error);
 }
@@ -263,14 +269,15 @@ TEST(LiveRun, OfALongHeadBlocksOfRowsAreCompared) {
   ASSERT_GT(head->num_rows * head->num_tokens, LiveHead::kMostPairs);
   LiveHead live(head);
   LiveRun run;
-  ASSERT_TRUE(live.Run(Select(*head, "dense", "").index.View(), 2, {}, &run).ok());
+  const Selected dense = Select(*head, "dense", "");
+  ASSERT_TRUE(live.Run(dense.Choice(), dense.index.View(), 2, {}, &run).ok());
   // 8200 rows are 64 blocks and one of 8 rows, which is the last that is compared.
   EXPECT_EQ(run.checked_rows, (LiveHead::kBlocks - 1) * LiveHead::kBlockRows + 8);
   EXPECT_EQ(run.num_rows, 8200);
   EXPECT_LT(run.relative_error, 1e-6) << "the same rows of both are held beside each other";
   // Those rows of the whole output, by one call, beside those of dense attention.
   const Selected selected = Select(*head, "a-shape", "n_sink=4,n_local=500");
-  ASSERT_TRUE(live.Run(selected.index.View(), 2, {}, &run).ok());
+  ASSERT_TRUE(live.Run(selected.Choice(), selected.index.View(), 2, {}, &run).ok());
   const std::vector<float> sparse = Attended(*head, selected.index),
                            all = Attended(*head, Select(*head, "dense", "").index);
   double difference = 0, reference = 0;
@@ -286,28 +293,48 @@ TEST(LiveRun, OfALongHeadBlocksOfRowsAreCompared) {
 }
 
 // Times that stand beside each other are of the same rows: the method's are a part of its whole run, and dense
-// attention's are not shorter than those of a mask that keeps everything. The least of a few, for other programs run.
+// attention's are not shorter than those of a mask that keeps everything. The least so far, for other programs run.
 TEST(LiveRun, OfALongHeadTheComparedRowsAreTimedByThemselves) {
   const HeadTensorsPtr head = RandomHead({.num_tokens = 8300, .head_dim = 32}, 9);
   LiveHead live(head);
-  const auto least_of = [&](const char* method, const char* parameters) {
-    const Selected selected = Select(*head, method, parameters);
-    LiveRun least;
-    for (int i = 0; i < 7; ++i) {
-      LiveRun run;
-      EXPECT_TRUE(live.Run(selected.index.View(), 2, {}, &run).ok());
-      EXPECT_GT(run.checked_attend_ms, 0);
-      EXPECT_GT(run.dense_attend_ms, 0);
-      if (i == 0) least = run;
-      least.attend_ms = std::min(least.attend_ms, run.attend_ms);
-      least.checked_attend_ms = std::min(least.checked_attend_ms, run.checked_attend_ms);
-    }
-    return least;
+  const auto run_again = [&](const Selected& selected, LiveRun* least) {
+    LiveRun run;
+    EXPECT_TRUE(live.Run(selected.Choice(), selected.index.View(), 2, {}, &run).ok());
+    EXPECT_GT(run.checked_attend_ms, 0);
+    EXPECT_GT(run.dense_attend_ms, 0);
+    const bool is_first = least->attend_ms == 0;
+    least->attend_ms = is_first ? run.attend_ms : std::min(least->attend_ms, run.attend_ms);
+    least->checked_attend_ms =
+        is_first ? run.checked_attend_ms : std::min(least->checked_attend_ms, run.checked_attend_ms);
+    least->dense_attend_ms = run.dense_attend_ms;
   };
-  const LiveRun dense = least_of("dense", ""), few = least_of("a-shape", "n_sink=64,n_local=448");
-  EXPECT_LT(dense.checked_attend_ms, dense.attend_ms) << "an eighth of the rows, on one core of two";
-  EXPECT_GT(dense.dense_attend_ms, 0.5 * dense.checked_attend_ms);
-  EXPECT_LT(few.checked_attend_ms, dense.checked_attend_ms / 2) << "an eighth of the pairs";
+  const Selected everything = Select(*head, "dense", ""), band = Select(*head, "a-shape", "n_sink=64,n_local=448");
+  LiveRun dense, few;
+  int runs = 0;
+  EXPECT_TRUE(HoldsOnce(
+      [&] {
+        run_again(everything, &dense);
+        run_again(band, &few);
+        return ++runs >= 7 && dense.checked_attend_ms < dense.attend_ms &&  // an eighth of the rows, on one core of two
+               dense.dense_attend_ms > 0.5 * dense.checked_attend_ms &&
+               few.checked_attend_ms < dense.checked_attend_ms / 2;  // an eighth of the pairs
+      },
+      40))
+      << "all rows " << dense.attend_ms << " ms, those compared " << dense.checked_attend_ms << " ms and of dense "
+      << dense.dense_attend_ms << " ms, of the band's " << few.checked_attend_ms << " ms";
+}
+
+TEST(LiveRun, SaysWhyAHeadIsNotOnTheGpuThatIsThere) {
+  HeadTensors head = *RandomHead({.num_tokens = 300}, 6);
+  head.gpu_refusal = "head 3:5 is too large";
+  LiveHead live(std::make_shared<const HeadTensors>(std::move(head)));
+  const Selected selected = Select(*live.head(), "a-shape", "");
+  LiveRun run;
+  ASSERT_TRUE(live.RunUntimed(selected.index.View(), 2, {}, &run).ok());
+  EXPECT_EQ(run.note, "head 3:5 is too large");
+  EXPECT_EQ(run.device, NamedCpu());
+  ASSERT_TRUE(live.Run(selected.Choice(), selected.index.View(), 2, {}, &run).ok());
+  EXPECT_EQ(run.note, "head 3:5 is too large");
 }
 
 TEST(LiveRun, StopsAndLeavesWhatWasThere) {
@@ -315,7 +342,8 @@ TEST(LiveRun, StopsAndLeavesWhatWasThere) {
   LiveHead live(head);
   LiveRun run;
   run.attend_ms = -1;
-  EXPECT_EQ(live.Run(Select(*head, "a-shape", "").index.View(), 2, StoppedToken(), &run).code(),
+  const Selected a_shape = Select(*head, "a-shape", "");
+  EXPECT_EQ(live.Run(a_shape.Choice(), a_shape.index.View(), 2, StoppedToken(), &run).code(),
             kernels::StatusCode::kCancelled);
   EXPECT_EQ(run.attend_ms, -1);
 }
@@ -330,12 +358,58 @@ TEST(LiveRun, OfADecodeMethodSaysWhatTheMeasuredRunSays) {
     MethodResult measured;
     ASSERT_TRUE(comparison.Run(std::string("decode/") + name, values, &measured).ok());
     LiveRun run;
-    const kernels::Status status = RunDecodeLive(*AloneHead(head), head->id, method, values, 12, 2, {}, &run);
+    const kernels::Status status = RunDecodeLive(*AloneHead(head), head->id, method, values, 12, {}, 2, {}, &run);
     ASSERT_TRUE(status.ok()) << status.message();
     EXPECT_NEAR(run.relative_error, measured.relative_error, 1e-6) << name;
     EXPECT_EQ(run.num_rows, 12);
     EXPECT_GT(run.attend_ms, 0);
   }
+}
+
+// Of a dense decode that takes next to no time.
+class AtOnce final : public OtherDecode {
+ public:
+  explicit AtOnce(int* runs) : runs_(runs) {}
+  kernels::Status Run() override {
+    ++*runs_;
+    return {};
+  }
+
+ private:
+  int* const runs_;
+};
+
+TEST(LiveRun, OfADecodeMethodIsBesideTheDenseThatItsMeasuredRunIsBeside) {
+  const HeadTensorsPtr head = RandomHead({.num_tokens = 300, .head_dim = 64}, 7);
+  const kernels::DecodeMethod& method = *kernels::FindDecodeMethod("quest");
+  const kernels::ParameterValues values(method.spec());
+  int runs = 0;
+  const OtherDense other{.name = "another",
+                         .make = [&runs](const kernels::AttentionProblem&, std::unique_ptr<OtherDecode>* made) {
+                           *made = std::make_unique<AtOnce>(&runs);
+                           return kernels::Status{};
+                         }};
+  MethodResult measured;
+  CompareOptions options{.repeats = 1, .num_threads = 2, .decode_rows = 12};
+  options.other_dense = other;
+  EXPECT_TRUE(HoldsOnce([&] {  // it is the faster one, unless another program takes its core
+    EXPECT_TRUE(HeadComparison(head, options).Run("quest", values, &measured).ok());
+    return measured.baseline == "another";
+  })) << measured.baseline;
+  LiveRun run;
+  EXPECT_TRUE(HoldsOnce([&] {
+    runs = 0;
+    EXPECT_TRUE(RunDecodeLive(*AloneHead(head), head->id, method, values, 12, other, 2, {}, &run).ok());
+    EXPECT_EQ(runs, 2 * 12) << "each step warms up";
+    return run.dense_attend_ms < run.attend_ms / 10;
+  })) << "the other's, as in the measured run: "
+      << run.dense_attend_ms << " and " << run.attend_ms << " ms";
+  // One that does not compute what the model does is not beside it.
+  auto capped = std::make_shared<HeadTensors>(*head);
+  capped->soft_cap = 30;
+  runs = 0;
+  ASSERT_TRUE(RunDecodeLive(*AloneHead(capped), head->id, method, values, 12, other, 2, {}, &run).ok());
+  EXPECT_EQ(runs, 0);
 }
 
 }  // namespace

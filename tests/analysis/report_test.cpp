@@ -16,6 +16,7 @@
 #include "analysis/statistics.h"
 #include "analysis/tiles.h"
 #include "analysis/types/color_map.h"
+#include "analysis/types/color_map_label.h"
 #include "analysis/types/round_ticks.h"
 #include "base/errors.h"
 #include "csv_files.h"
@@ -61,6 +62,14 @@ TEST(ColorMaps, DivergingOneIsLightestAndNeutralInTheMiddleAndBlueToRed) {
   }
   EXPECT_GT(map[0].blue, map[0].red);
   EXPECT_GT(map[255].red, map[255].blue);
+}
+
+TEST(ColorMaps, WhatColourBlindReadersCannotOrderIsCalledSo) {
+  std::vector<std::string> said;
+  for (const ColorMap& map : ColorMaps()) {
+    if (ColorMapLabel(map) != map.name) said.push_back(ColorMapLabel(map));
+  }
+  EXPECT_EQ(said, std::vector<std::string>{"turbo (not colour-blind safe)"});
 }
 
 TEST(ColorMaps, AreFoundByTheirNamesAndClampedAtTheirEnds) {

@@ -16,6 +16,12 @@ namespace {
 
 void FillLse(HeadTensors* head) {
   head->lse.resize(static_cast<size_t>(head->num_rows));
+  // What is written below would take half a minute of a head of 32K tokens.
+  constexpr int64_t kMostPairs = int64_t{1} << 27;
+  if (head->num_rows * head->num_tokens > kMostPairs) {
+    if (!kernels::RowLse(head->Problem(), head->window, {}, head->lse.data()).ok()) throw std::runtime_error("no lse");
+    return;
+  }
   for (int64_t row = 0; row < head->num_rows; ++row) {
     const kernels::ColumnRange attended = head->AttendedColumns(row);
     double maximum = -1e300;

@@ -85,10 +85,11 @@ kernels::Status PreviewDecode(const MeasuredHeads& measured, HeadId head, const 
                               const kernels::ParameterValues& values, int32_t decode_rows, int32_t num_threads,
                               const std::stop_token& stop, DecodePreview* preview);
 
-// Whether the method runs on these heads as they were recorded: kUnsupported, with the reason, where it wants what is
-// not there (queries before RoPE, a lower layer's choice). Costs the selection of one step.
+// Whether the method runs on the last `decode_rows` recorded rows of these heads: kUnsupported, with the reason, where
+// it wants what is not there (queries before RoPE, a lower layer's choice, the rows before the first step). Costs the
+// selection of that step: more steps leave a shorter prompt, and fewer of its rows.
 kernels::Status CheckDecodeRuns(const MeasuredHeads& measured, const kernels::DecodeMethod& method,
-                                const kernels::ParameterValues& values, int32_t num_threads,
+                                const kernels::ParameterValues& values, int32_t decode_rows, int32_t num_threads,
                                 const std::stop_token& stop);
 
 // How far a measured run is.

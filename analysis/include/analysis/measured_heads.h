@@ -36,7 +36,8 @@ struct MeasuredHeads : HeadFrame {
   std::shared_ptr<const void> owner;
   // Heads that are in memory anyway, and so are not made again by Head().
   std::vector<HeadTensorsPtr> known;
-  // The same heads of lower layers, whose choices a decode method takes (WithLowerLayers).
+  // The same heads of lower layers, whose choices a decode method takes (WithLowerLayers). One without heads: a layer
+  // that the trace has, with another number of KV heads.
   std::vector<std::shared_ptr<const MeasuredHeads>> lower;
 
   int32_t GroupSize() const { return num_qo_heads / num_kv_heads; }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "base/device.h"
 
@@ -23,6 +24,7 @@ struct LiveRun {
   int64_t checked_rows = 0;      // rows, or decode steps, behind the two
   int64_t num_rows = 0;          // all of them
   NamedDevice device;            // where it ran
+  std::string note;              // why it did not run on the GPU that the machine has; else empty
 
   bool is_timed() const { return attend_ms > 0; }
 };
