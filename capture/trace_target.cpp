@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "base/byte_text.h"
 #include "base/errors.h"
 #include "capture/stored_points.h"
 #include "data/trace_files.h"
@@ -113,9 +114,8 @@ void TraceTarget::RequireSpace(int64_t bytes) const {
   const auto free_bytes = static_cast<int64_t>(disk.f_bavail) * static_cast<int64_t>(disk.f_frsize);
   if (free_bytes - kDiskReserve >= bytes) return;
   throw FailedError({.file = path_,
-                     .problem = "the whole trace takes " + std::to_string(bytes) + " bytes and " +
-                                std::to_string(kDiskReserve) + " must stay free, but the disk has " +
-                                std::to_string(free_bytes) + " bytes free",
+                     .problem = "the whole trace takes " + ByteText(bytes) + " and " + ByteText(kDiskReserve) +
+                                " must stay free, but the disk has " + ByteText(free_bytes) + " free",
                      .remedy = "record fewer layers, heads, rows or tokens or choose another folder"});
 }
 

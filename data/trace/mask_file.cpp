@@ -140,14 +140,17 @@ HeadNumbers ReadHeadNumbers(const std::string& path) {
     int32_t count = 0;
     // What NumPy's loadtxt takes, by which DuoAttention's own loader reads the file: comments, and signs.
     const char *at = text.data() + begin, *const stop = std::find(at, text.data() + end, '#');
+    const auto separates = [](char character) { return character == '\t' || character == ' ' || character == '\r'; };
     const auto skip = [&] {
-      while (at != stop && (*at == '\t' || *at == ' ' || *at == '\r')) ++at;
+      while (at != stop && separates(*at)) ++at;
     };
     for (skip(); at != stop; skip()) {
       double value = 0;
       if (*at == '+' && at + 1 != stop && at[1] != '-') ++at;
       const std::from_chars_result read = std::from_chars(at, stop, value);
-      if (read.ec != std::errc() || !std::isfinite(value)) refuse("holds something other than finite numbers");
+      // "0.5.25" and "0.5-1" are no number, rather than two.
+      const bool ends = read.ptr == stop || separates(*read.ptr);
+      if (read.ec != std::errc() || !ends || !std::isfinite(value)) refuse("holds something other than finite numbers");
       numbers.values.push_back(value);
       at = read.ptr;
       ++count;

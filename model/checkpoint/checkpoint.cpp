@@ -201,6 +201,7 @@ CheckpointSummary Summarize(Checkpoint* checkpoint, const ModelConfig& config) {
   summary.dtype = checkpoint->MainDType();
   summary.num_parameters = checkpoint->NumParameters();
   summary.used_numbers = checkpoint->NumbersUnder("");
+  summary.head_beside_embeddings = HeadBesideEmbeddings(*checkpoint, config);
   for (int32_t layer = 0; layer < config.num_layers; ++layer)
     summary.layer_numbers.push_back(checkpoint->NumbersUnder(LayerPrefix(*checkpoint, *config.family, layer)));
   summary.bytes = checkpoint->Bytes();

@@ -304,6 +304,12 @@ bool LoadsHead(const ModelConfig& config, bool with_logits) {
   return config.has_head && !config.tied_embeddings && with_logits;
 }
 
+int64_t HeadBesideEmbeddings(const Checkpoint& checkpoint, const ModelConfig& config) {
+  if (!config.has_head || !config.tied_embeddings) return 0;
+  const bool is_there = checkpoint.Has(HeadName(checkpoint, *config.family) + ".weight");
+  return is_there ? int64_t{config.vocabulary_size} * config.embedding_size : 0;
+}
+
 bool HasSinks(const Family& family, const AttentionLayer& layer) {
   return !family.layer.sinks.empty() && !layer.other_mixer && (layer.window > 0 || !family.sinks_of_windows);
 }
@@ -313,7 +319,7 @@ void SkipUnused(Checkpoint* checkpoint, const ModelConfig& config) {
   const auto skip = [&](const std::string& prefix, std::string_view name) {
     if (!name.empty()) checkpoint->SkipOne(prefix + std::string(name));
   };
-  // transformers ignores a copy of the head as well.
+  // A copy of the embeddings, as a rule; only what makes logits looks at it (LoadWeights).
   if (config.tied_embeddings) checkpoint->SkipOne(HeadName(*checkpoint, row) + ".weight");
   // Old checkpoints hold RoPE's frequencies and masks, which follow from config.json.
   for (const std::string_view name : row.derived_of_model) skip(WeightPrefix(*checkpoint, row), name);
@@ -369,7 +375,8 @@ void CheckWeights(Checkpoint* checkpoint, const ModelConfig& config) {
       require(whole, {config.hidden_size, config.hidden_size});
     }
   }
-  if (config.has_head && !config.tied_embeddings) Require(checkpoint, HeadName(*checkpoint, row) + ".weight", table);
+  const std::string head = HeadName(*checkpoint, row) + ".weight";
+  if (config.has_head && (!config.tied_embeddings || checkpoint->Has(head))) Require(checkpoint, head, table);
   for (int32_t layer = 0; layer < config.num_layers; ++layer) LayerCheck(checkpoint, config, layer).Run();
   checkpoint->RefuseUnread();
 }

@@ -30,11 +30,15 @@ bool HasPackedExperts(const Checkpoint& checkpoint, const Family& family, const 
 // Whether the output head is a weight that is read: nothing but logits needs it.
 bool LoadsHead(const ModelConfig& config, bool with_logits);
 
+// Numbers of an output head that a folder has beside tied embeddings: in memory where logits are made, since it may
+// differ from these. 0: it has none.
+int64_t HeadBesideEmbeddings(const Checkpoint& checkpoint, const ModelConfig& config);
+
 // Whether a layer has a logit for each head that joins its softmax.
 bool HasSinks(const Family& family, const AttentionLayer& layer);
 
 // Skips what a folder may hold beside the weights that headscope runs: layers that predict further tokens, towers for
-// images, a copy of tied embeddings, keys of layers that read another one's, and what follows from config.json.
+// images, a head beside tied embeddings, keys of layers that read another one's, and what follows from config.json.
 void SkipUnused(Checkpoint* checkpoint, const ModelConfig& config);
 
 // Looks up every weight that `config` implies, which all count as used from then on. Throws BadInputError naming one

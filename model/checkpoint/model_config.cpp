@@ -209,6 +209,8 @@ ModelConfig ParseModelConfig(std::string_view text, const std::string& file) {
   if (found->row_of_text != nullptr) config.family = &found->row_of_text(root);
   const Family& family = *config.family;
   ReadSizes(root, &config);
+  // transformers lets every token of such a model see all others, as embeddings made by decoders want it.
+  if (family.causal && !root.Boolean("is_causal", true)) root.RefuseUnsupported("is_causal", "false is not supported");
   config.norm_eps =
       family.norm_eps_key.empty() ? family.absent_norm_eps : root.Number(family.norm_eps_key, family.absent_norm_eps);
   if (!(config.norm_eps > 0)) root.RefuseField(family.norm_eps_key, "must be positive", "correct it");

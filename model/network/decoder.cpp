@@ -19,6 +19,7 @@
 #include "base/errors.h"
 #include "base/stop.h"
 #include "families/family.h"
+#include "model/pass_memory.h"
 #include "network/activations.h"
 #include "network/alternating_updates.h"
 #include "network/experts.h"
@@ -32,7 +33,7 @@ Decoder::Decoder(const std::string& model_dir, const SessionOptions& options, co
                  const std::stop_token& stop_loading)
     : config(ReadModelConfig(model_dir)),
       checkpoint_summary(),
-      chunk_tokens(std::max(1, options.chunk_tokens)),
+      chunk_tokens(options.chunk_tokens),
       dense(options.dense_executor) {
   FindPlaces(options);
   SetTorchThreads(options.num_threads);
@@ -47,6 +48,8 @@ Decoder::Decoder(const std::string& model_dir, const SessionOptions& options, co
   weights = LoadWeights(&checkpoint, &config, ScalarTypeOf(types.compute), layer_devices,
                         /*with_logits=*/!options.last_layer, progress, stop_loading);
   RunFirst(weights.layers.size());
+  // Once, so that one prompt's passes are those of the next.
+  if (places.size() == 1 && FirstDevice().is_cuda()) free_bytes = FreeMemory(FirstDevice());
 }
 
 void Decoder::FindPlaces(const SessionOptions& options) {
@@ -110,6 +113,7 @@ KeysAndValues& Decoder::KeysOf(size_t layer) {
 }
 
 void Decoder::ForgetPass() {
+  BeginPassCopies();
   for (LayerCache& layer : cache) layer.raw_k = layer.plain_k = at::Tensor();
 }
 

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <span>
 #include <stop_token>
 #include <string>
@@ -26,6 +27,8 @@
 #include "network/weights.h"
 
 namespace headscope::model {
+
+class PassCopies;
 
 // Keys [num_kv_heads, capacity, head_dim] and values [.., v_head_dim] of one layer, grown by doubling.
 struct KeysAndValues {
@@ -110,6 +113,8 @@ struct Decoder {
   at::Tensor ValueNorms(size_t layer, const at::Tensor& v, int order) const;
   void Hand(int32_t layer, const Attended& attended, HeadSink* sink);
   c10::Stream CopyStream(c10::Device gpu);
+  // Of a pass whose layers have run, or that failed.
+  void BeginPassCopies();
   at::Tensor Mlp(const at::Tensor& x, size_t layer) const;
   // What experts beside an MLP give, from what the MLP's norm reads.
   at::Tensor Beside(const at::Tensor& x, const ExpertWeights& w) const;
@@ -135,12 +140,15 @@ struct Decoder {
   std::vector<Place> places;           // that of the first layer first
   std::vector<size_t> place_of_layer;  // of each layer that is loaded
   CheckpointSummary checkpoint_summary;
-  const int64_t chunk_tokens;
+  const int64_t chunk_tokens;  // 0: nobody asked for a number
+  int64_t free_bytes = 0;      // beside the weights, of the one GPU that has all layers; 0: they lie elsewhere
   NumberTypes types;
   ModelWeights weights;
   size_t num_run = 0;                                    // layers of a pass, the first ones
   std::vector<LayerCache> cache;                         // of each that is loaded; those that are not run keep nothing
   std::map<c10::DeviceIndex, c10::Stream> copy_streams;  // of what a sink is handed
+  std::shared_ptr<PassCopies> pass_copies;               // of the short pass that runs
+  int64_t pass_copy_bytes = 0;                           // of the one before
   DenseAttention dense;
   AttentionBackend* attention = &dense;
   std::vector<int32_t> fed;   // of a model with layers without attention: all tokens so far

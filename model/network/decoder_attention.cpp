@@ -7,6 +7,7 @@
 #include <ATen/ops/linear.h>
 #include <ATen/ops/stack.h>
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -211,6 +212,22 @@ at::Tensor Decoder::ValueNorms(size_t layer, const at::Tensor& v, int order) con
   return at::stack(norms);
 }
 
+namespace {
+
+// Rows of a pass whose copies take longer to ask for than to make.
+constexpr int64_t kShortPass = 16;
+// Bytes of such a pass that wait for its end: a part of what may wait in front of a writer.
+constexpr int64_t kMostOfPass = int64_t{8} << 20;
+
+// Whether a sink wants q, k, v and what goes with them of every layer, and no other points: those may be a layer's own
+// hidden states, which change before the pass ends.
+bool TakesHeadsAlone(const HeadSink& sink) {
+  return std::ranges::none_of(kCapturePoints,
+                              [&](const CapturePointInfo& info) { return sink.WantsPoint(info.point); });
+}
+
+}  // namespace
+
 void Decoder::Hand(int32_t layer, const Attended& attended, HeadSink* sink) {
   const AttentionLayer& facts = config.layers[static_cast<size_t>(layer)];
   const KeysAndValues& kept = KeysOf(static_cast<size_t>(layer));
@@ -218,16 +235,28 @@ void Decoder::Hand(int32_t layer, const Attended& attended, HeadSink* sink) {
   // Either until the sink has taken them, or as long as it likes.
   std::vector<at::Tensor> on_host;
   std::shared_ptr<PinnedCopy> copy;
-  if (attended.q.is_cuda() && sink->TakesCopies()) copy = std::make_shared<PinnedCopy>(CopyStream(attended.q.device()));
-  const auto host = [&](const at::Tensor& t) {
-    if (copy != nullptr) return copy->Of(t);
+  std::shared_ptr<PassCopies> of_pass;
+  if (attended.q.is_cuda() && sink->TakesCopies()) {
+    if (rows <= kShortPass && places.size() == 1 && TakesHeadsAlone(*sink)) {
+      if (pass_copies == nullptr)
+        pass_copies = std::make_shared<PassCopies>(CopyStream(attended.q.device()), pass_copy_bytes);
+      of_pass = pass_copies;
+    } else {
+      copy = std::make_shared<PinnedCopy>(CopyStream(attended.q.device()));
+    }
+  }
+  const int64_t bytes_before = of_pass != nullptr ? of_pass->bytes() : 0;
+  const auto host = [&](const at::Tensor& t) -> const void* {
+    if (of_pass != nullptr) return of_pass->Of(t);
+    if (copy != nullptr) return copy->Of(t).const_data_ptr();
     on_host.push_back(t.cpu().contiguous());
-    return on_host.back();
+    return on_host.back().const_data_ptr();
   };
-  const auto view = [&](const at::Tensor& t) {
-    const at::Tensor at = host(t);
-    return LayerHeads::Heads{at.const_data_ptr(), at.stride(0), at.stride(1)};
+  const auto view = [&](const at::Tensor& t) {  // [heads, rows, components]
+    const void* const at = host(t);
+    return LayerHeads::Heads{at, t.size(1) * t.size(2), t.size(2)};
   };
+  const auto floats = [&](const at::Tensor& t) { return static_cast<const float*>(host(t)); };
   LayerHeads heads;
   heads.layer = layer;
   heads.first_token = length;
@@ -237,13 +266,13 @@ void Decoder::Hand(int32_t layer, const Attended& attended, HeadSink* sink) {
   heads.q = view(attended.q);
   heads.k = view(attended.k);
   heads.v = view(attended.v);
-  heads.lse = host(attended.lse).const_data_ptr<float>();
+  heads.lse = floats(attended.lse);
   if (facts.selected > 0) {
-    heads.selected = host(attended.selected).const_data_ptr<int32_t>();
+    heads.selected = static_cast<const int32_t*>(host(attended.selected));
     heads.num_selected = attended.selected.size(1);
     heads.index_q = view(attended.index.q);
     heads.index_k = view(attended.index.k);
-    heads.index_weights = host(attended.index.weights).const_data_ptr<float>();
+    heads.index_weights = floats(attended.index.weights);
   }
   for (const CapturePointInfo& info : kCapturePoints) {
     if (!sink->WantsPoint(info.point)) continue;
@@ -253,13 +282,13 @@ void Decoder::Hand(int32_t layer, const Attended& attended, HeadSink* sink) {
         heads.k_pre_rope = view(Captured(attended.made.plain_k));
         break;
       case CapturePoint::kValueNorms:
-        heads.value_norms = host(ValueNorms(static_cast<size_t>(layer), attended.v, 2)).const_data_ptr<float>();
+        heads.value_norms = floats(ValueNorms(static_cast<size_t>(layer), attended.v, 2));
         break;
       case CapturePoint::kValueNormsL1:
-        heads.value_norms_l1 = host(ValueNorms(static_cast<size_t>(layer), attended.v, 1)).const_data_ptr<float>();
+        heads.value_norms_l1 = floats(ValueNorms(static_cast<size_t>(layer), attended.v, 1));
         break;
       case CapturePoint::kHiddenNorms:
-        heads.hidden_norms = host(attended.input.to(at::kFloat).norm(2, -1)).const_data_ptr<float>();
+        heads.hidden_norms = floats(attended.input.to(at::kFloat).norm(2, -1));
         break;
       case CapturePoint::kProjection:
         heads.q_projection = view(Captured(attended.made.raw_q));
@@ -282,7 +311,17 @@ void Decoder::Hand(int32_t layer, const Attended& attended, HeadSink* sink) {
     copy->Begin();
     heads.copy = std::move(copy);
   }
+  if (of_pass != nullptr) heads.copy = std::make_shared<PartOfPass>(of_pass, of_pass->bytes() - bytes_before);
+  // The sink may wait for room that a copy which has not begun would never make.
+  if (of_pass != nullptr && of_pass->bytes() > kMostOfPass) BeginPassCopies();
   sink->Take(heads);
+}
+
+void Decoder::BeginPassCopies() {
+  const std::shared_ptr<PassCopies> copies = std::exchange(pass_copies, nullptr);
+  if (copies == nullptr) return;
+  pass_copy_bytes = copies->bytes();
+  copies->Begin();
 }
 
 c10::Stream Decoder::CopyStream(c10::Device gpu) {

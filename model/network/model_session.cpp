@@ -7,6 +7,7 @@
 
 #include "base/errors.h"
 #include "base/progress_meter.h"
+#include "model/pass_memory.h"
 #include "model/transformer.h"
 
 namespace headscope::model {
@@ -22,9 +23,9 @@ struct ModelSession::Impl {
 
 ModelSession::ModelSession(const std::string& model_dir, const SessionOptions& options,
                            const ProgressFunction& progress, const std::stop_token& stop) {
-  if (options.chunk_tokens < 1)
+  if (options.chunk_tokens < 0)
     throw UsageError(
-        {.field = "chunk", .value = std::to_string(options.chunk_tokens), .problem = "it must be at least 1"});
+        {.field = "chunk", .value = std::to_string(options.chunk_tokens), .problem = "it must not be negative"});
   impl_ = std::make_unique<Impl>(model_dir, options, progress, stop);
 }
 ModelSession::~ModelSession() = default;
@@ -34,9 +35,10 @@ std::vector<float> ModelSession::Feed(std::span<const int32_t> tokens, const Pro
   const auto total = static_cast<int64_t>(tokens.size());
   impl_->transformer->Reserve(impl_->transformer->num_tokens() + total);
   impl_->transformer->BeginPrompt(impl_->transformer->num_tokens() + total);
+  const int64_t pass_tokens = impl_->transformer->PassTokens(total);
   ProgressMeter meter("prefill", ProgressUnit::kTokens, total, progress);
   for (int64_t done = 0; done < total;) {
-    const int64_t count = std::min<int64_t>(impl_->options.chunk_tokens, total - done);
+    const int64_t count = std::min(pass_tokens, total - done);
     const bool last = done + count == total;
     std::vector<float> logits =
         impl_->transformer->Forward(tokens.subspan(static_cast<size_t>(done), static_cast<size_t>(count)),
@@ -51,8 +53,11 @@ std::vector<float> ModelSession::Feed(std::span<const int32_t> tokens, const Pro
 std::vector<float> ModelSession::FeedAllLogits(std::span<const int32_t> tokens, const std::stop_token& stop) {
   std::vector<float> all;
   impl_->transformer->BeginPrompt(impl_->transformer->num_tokens() + static_cast<int64_t>(tokens.size()));
+  // All of a long pass's logits would take more memory than the pass itself.
+  const auto chosen = static_cast<size_t>(impl_->options.chunk_tokens);
+  const size_t pass_tokens = chosen > 0 ? chosen : static_cast<size_t>(kPassTokens);
   for (size_t done = 0; done < tokens.size();) {
-    const size_t count = std::min(static_cast<size_t>(impl_->options.chunk_tokens), tokens.size() - done);
+    const size_t count = std::min(pass_tokens, tokens.size() - done);
     const std::vector<float> logits =
         impl_->transformer->Forward(tokens.subspan(done, count), LogitsOf::kAllTokens, nullptr, stop);
     all.insert(all.end(), logits.begin(), logits.end());

@@ -122,8 +122,7 @@ MachineRooms on_torch::GpuRooms() {
     FirstLineOf("CUDA does not start", [] { at::globalContext().lazyInitDevice(c10::DeviceType::CUDA); });
     int64_t room = 0;
     FirstLineOf("it cannot be asked for its memory", [&] {
-      const auto [free_bytes, total] = at::accelerator::getMemoryInfo(static_cast<c10::DeviceIndex>(ordinal));
-      room = static_cast<int64_t>(free_bytes) - kLibraryBytes;
+      room = FreeMemory(c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(ordinal))) - kLibraryBytes;
     });
     // A GPU that is older than those LibTorch was built for has no code to run, which it says when it is asked to.
     FirstLineOf("it computes nothing", [&] {
@@ -134,6 +133,11 @@ MachineRooms on_torch::GpuRooms() {
     });
     return room;
   });
+}
+
+int64_t FreeMemory(const c10::Device& gpu) {
+  const auto [free_bytes, total] = at::accelerator::getMemoryInfo(gpu.has_index() ? gpu.index() : c10::DeviceIndex{0});
+  return static_cast<int64_t>(free_bytes);
 }
 
 c10::Device OpenDevice(const Device& wanted) {

@@ -33,6 +33,9 @@ c10::Device OpenDevice(const Device& device);
 // UsageError.
 NumberTypes ChooseNumberTypes(std::optional<ElementType> compute, const std::string& stored, const c10::Device& device);
 
+// Bytes of a GPU's memory that nobody has.
+int64_t FreeMemory(const c10::Device& gpu);
+
 at::ScalarType ScalarTypeOf(ElementType type);
 
 // Threads inside LibTorch's CPU operators; 0: all cores. A setting of the process. They are started here, and tried

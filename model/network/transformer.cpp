@@ -12,6 +12,7 @@
 #include "base/errors.h"
 #include "families/family.h"
 #include "model/checkpoint.h"
+#include "model/pass_memory.h"
 #include "network/alternating_updates.h"
 #include "network/decoder.h"
 #include "network/torch_library.h"
@@ -30,6 +31,7 @@ class TorchTransformer final : public Transformer {
                              const std::stop_token& stop) override;
   void BeginPrompt(int64_t end_position) override { decoder_.prompt_end = end_position; }
   void EndBehind(int32_t layer) override;
+  int64_t PassTokens(int64_t tokens, int64_t recorded_bytes, std::span<const CapturePoint> points) const override;
   void Reserve(int64_t num_tokens) override;
   void Rewind(int64_t num_tokens) override;
   void UseAttention(AttentionBackend* backend) override {
@@ -117,6 +119,17 @@ void TorchTransformer::EndBehind(int32_t layer) {
   if (num_run != decoder_.num_run) decoder_.RunFirst(num_run);  // else what was reserved stays
 }
 
+int64_t TorchTransformer::PassTokens(int64_t tokens, int64_t recorded_bytes,
+                                     std::span<const CapturePoint> points) const {
+  const Decoder& m = decoder_;
+  if (m.chunk_tokens > 0) return m.chunk_tokens;
+  if (m.free_bytes == 0 || m.attention != &m.dense) return kPassTokens;
+  const int64_t all = m.length + tokens, number_bytes = SizeOf(m.types.compute);
+  const auto last_layer = static_cast<int32_t>(m.num_run) - 1;
+  const int64_t left = m.free_bytes - CacheBytes(m.config, number_bytes, std::max(all, m.capacity), last_layer);
+  return LongPassTokens(m.config, number_bytes, all, MostPassBytes(left), recorded_bytes, points, last_layer);
+}
+
 void TorchTransformer::Reserve(int64_t num_tokens) {
   const c10::InferenceMode no_gradients;
   try {
@@ -153,7 +166,7 @@ void TorchTransformer::Refeed(const std::stop_token& stop) {
     for (LayerCache& layer : m.cache) layer.state = {};
     m.attention->Rewind(0);
     for (int64_t done = 0; done < num_tokens;) {
-      const int64_t count = std::min(m.chunk_tokens, num_tokens - done);
+      const int64_t count = std::min(m.chunk_tokens > 0 ? m.chunk_tokens : kPassTokens, num_tokens - done);
       Forward(std::span(kept).subspan(static_cast<size_t>(done), static_cast<size_t>(count)), LogitsOf::kNone, nullptr,
               stop);
       done += count;

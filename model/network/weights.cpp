@@ -4,6 +4,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/equal.h>
 
 #include <optional>
 #include <stdexcept>
@@ -342,6 +343,13 @@ int64_t BytesToRead(const Checkpoint& checkpoint, const ModelConfig& config, siz
   return bytes;
 }
 
+// A head that stands in the file although config.json says that it is the embeddings: transformers takes it where its
+// numbers are others, so it is read to be compared.
+at::Tensor HeadBesideEmbeddings(Loader* loader, const std::string& name, const at::Tensor& embedding) {
+  at::Tensor head = loader->Load(name);
+  return at::equal(head, embedding) ? embedding : head;
+}
+
 }  // namespace
 
 ModelWeights LoadWeights(Checkpoint* checkpoint, ModelConfig* config, at::ScalarType type,
@@ -349,9 +357,12 @@ ModelWeights LoadWeights(Checkpoint* checkpoint, ModelConfig* config, at::Scalar
                          const ProgressFunction& progress, const std::stop_token& stop) {
   CheckWeights(checkpoint, *config);
   const size_t num_layers = layer_devices.size();
-  Loader loader(checkpoint, type, layer_devices.front(), BytesToRead(*checkpoint, *config, num_layers, with_logits),
-                progress, stop);
   const Family& row = *config->family;
+  const std::string head = HeadName(*checkpoint, row) + ".weight";
+  const bool has_two_tables = config->has_head && config->tied_embeddings && checkpoint->Has(head);
+  int64_t bytes = BytesToRead(*checkpoint, *config, num_layers, with_logits);
+  if (has_two_tables && with_logits) bytes += checkpoint->Find(head)->end - checkpoint->Find(head)->begin;
+  Loader loader(checkpoint, type, layer_devices.front(), bytes, progress, stop);
   const std::string prefix = WeightPrefix(*checkpoint, row);
   const auto load = [&](std::string_view name, const char* kind = ".weight") {
     return loader.Load(prefix + std::string(name) + kind);
@@ -380,8 +391,10 @@ ModelWeights LoadWeights(Checkpoint* checkpoint, ModelConfig* config, at::Scalar
     weights.gather.push_back({load(row.altup.gather, (std::to_string(further) + ".weight").c_str()), {}});
   }
   if (LoadsHead(*config, with_logits))
-    weights.head = loader.Load(HeadName(*checkpoint, row) + ".weight");
-  else if (config->tied_embeddings)
+    weights.head = loader.Load(head);
+  else if (has_two_tables && with_logits)
+    weights.head = HeadBesideEmbeddings(&loader, head, weights.embedding);
+  else if (config->tied_embeddings && !has_two_tables)
     weights.head = weights.embedding;
   for (size_t layer = 0; layer < num_layers; ++layer) {
     loader.MoveTo(layer_devices[layer]);

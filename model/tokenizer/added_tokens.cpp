@@ -20,12 +20,15 @@ AddedTokens::AddedTokens(const std::vector<AddedToken>& tokens, bool normalized,
 std::vector<AddedTokens::Rule> AddedTokens::MakeRules(const std::vector<AddedToken>& tokens, bool normalized,
                                                       const std::vector<NormalizerStep>& steps) {
   std::vector<Rule> rules;
-  for (const AddedToken& token : tokens) {
-    if (token.normalized != normalized) continue;
-    bool at_start = false;
-    rules.push_back({normalized && !token.as_normalized ? Normalize(token.content, steps, &at_start) : token.content,
-                     token.id, token.single_word, token.lstrip, token.rstrip});
-    if (rules.back().name.empty()) rules.pop_back();  // white space that is stripped: nothing to find
+  // Of names that are one when they are normalized the first is found; that library has special tokens before others.
+  for (const bool special : {true, false}) {
+    for (const AddedToken& token : tokens) {
+      if (token.normalized != normalized || token.special != special) continue;
+      bool at_start = false;
+      rules.push_back({normalized && !token.as_normalized ? Normalize(token.content, steps, &at_start) : token.content,
+                       token.id, token.single_word, token.lstrip, token.rstrip});
+      if (rules.back().name.empty()) rules.pop_back();  // white space that is stripped: nothing to find
+    }
   }
   return rules;
 }
@@ -50,9 +53,12 @@ void AddedTokens::Cut(std::string_view text, const std::function<void(std::strin
     size_t begin = match.begin;
     size_t end = begin + rule.name.size();
     if (rule.single_word && !StandsAlone(text, begin, end)) continue;
-    // White space that an earlier token took is not taken again.
-    if (rule.lstrip && begin > done) begin -= WhiteSpaceAtBack(text.substr(done, begin - done));
     if (rule.rstrip) end += WhiteSpaceAtFront(text.substr(end));
+    if (rule.lstrip) {
+      // White space that an earlier token took is not taken again, and a name that is nothing else goes with it.
+      if (end <= done) continue;
+      begin = begin > done ? begin - WhiteSpaceAtBack(text.substr(done, begin - done)) : done;
+    }
     if (begin > done) plain(text.substr(done, begin - done));
     token(rule.id);
     done = end;

@@ -9,10 +9,12 @@
 #include <memory>
 #include <new>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "base/errors.h"
 #include "tokenizer/byte_alphabet.h"
+#include "tokenizer/library_characters.h"
 #include "tokenizer/token_names.h"
 #include "tokenizer/unicode_text.h"
 
@@ -47,6 +49,19 @@ class Output {
   size_t most_;
   size_t counted_ = 0;
 };
+
+// What that library knows of a character otherwise; null: nothing.
+const LibraryCharacters* InLibrary(uint32_t code) {
+  const std::span<const LibraryCharacters> all = AllLibraryCharacters();
+  if (code < all.front().first) return nullptr;
+  const auto behind = std::ranges::upper_bound(all, code, {}, &LibraryCharacters::first);
+  return std::prev(behind)->last >= code ? &*std::prev(behind) : nullptr;
+}
+
+bool IsInLibrary(uint32_t code, LibraryFlag flag) {
+  const LibraryCharacters* known = InLibrary(code);
+  return known != nullptr && (known->flags & flag) != 0;
+}
 
 // No normal form joins such a character with what stands before it or moves anything across it: ASCII, letters with
 // case, digits and the common Han characters. (A decomposition of one begins with a letter.)
@@ -110,6 +125,12 @@ void NormalForm(std::string_view text, Kind kind, Output* out) {
       begin = at += invalid;
       continue;
     }
+    if (IsInLibrary(c.code, kHasNoForm)) {
+      flush();
+      out->Append(text.substr(at, c.length));
+      begin = at += c.length;
+      continue;
+    }
     if (at - begin >= kPiece && BeginsAnew(c.code)) flush();
     ascii = ascii && c.code < 0x80;
     at += c.length;
@@ -128,7 +149,9 @@ void Lowercase(std::string_view text, Output* out) {
       continue;
     }
     constexpr uint32_t kCapitalIWithDot = 0x130;
-    if (c.code == kCapitalIWithDot)
+    if (const LibraryCharacters* known = InLibrary(c.code); known != nullptr && known->lower != 0)
+      AppendCharacter(known->lower + (c.code - known->first), &lower);
+    else if (c.code == kCapitalIWithDot)
       lower += "i\xCC\x87";  // the only capital that is two characters in lower case
     else
       AppendCharacter(static_cast<uint32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c.code))), &lower);
@@ -175,16 +198,17 @@ utf8proc_category_t CategoryOf(uint32_t code) {
   return utf8proc_category(static_cast<utf8proc_int32_t>(code));
 }
 
-// Three characters that Unicode has classed anew since the tables of the tokenizers library for BERT, which are of
-// Unicode 8, and one of a living script that came later.
+// One character was without width in the Unicode of that library's tables for BERT, and is not any more.
 bool HasNoWidth(uint32_t code) {
-  if (code == 0x1734) return true;
-  return code != 0x1885 && code != 0x1886 && code != 0x7FD && CategoryOf(code) == UTF8PROC_CATEGORY_MN;
+  return code == 0x1734 || (CategoryOf(code) == UTF8PROC_CATEGORY_MN && !IsInLibrary(code, kHasWidth));
 }
 
+// Two signs of the Vedas are letters since.
 bool IsMark(uint32_t code) {
+  if (code == 0x1CF2 || code == 0x1CF3) return true;
   const utf8proc_category_t category = CategoryOf(code);
-  return category == UTF8PROC_CATEGORY_MN || category == UTF8PROC_CATEGORY_MC || category == UTF8PROC_CATEGORY_ME;
+  return (category == UTF8PROC_CATEGORY_MN || category == UTF8PROC_CATEGORY_MC || category == UTF8PROC_CATEGORY_ME) &&
+         !IsInLibrary(code, kIsNoMark);
 }
 
 void StripMarks(std::string_view text, bool all, Output* out) {
@@ -199,8 +223,8 @@ void Clean(std::string_view text, Output* out) {
   ByCharacter(text, out, [](uint32_t code, std::string* made) {
     const utf8proc_category_t category = CategoryOf(code);
     const bool is_break = code == '\t' || code == '\n' || code == '\r';
-    const bool is_other =
-        category == UTF8PROC_CATEGORY_CC || category == UTF8PROC_CATEGORY_CF || category == UTF8PROC_CATEGORY_CO;
+    const bool is_other = category == UTF8PROC_CATEGORY_CC || category == UTF8PROC_CATEGORY_CO ||
+                          (category == UTF8PROC_CATEGORY_CF && !IsInLibrary(code, kIsNoControl));
     if (!is_break && (code == 0 || code == kReplacement || is_other)) return;
     AppendCharacter(is_break || IsWhiteSpace(code) ? ' ' : code, made);
   });

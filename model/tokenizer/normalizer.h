@@ -2,8 +2,7 @@
 // What a tokenizer does to text before it looks for words: Unicode normal forms, letter case, white space.
 //
 // Source: the normalizers of the tokenizers library, whose results the tests compare with. Normal forms and letter case
-// come from utf8proc; its tables are of a newer Unicode than that library's, which differ in a few letters that newer
-// scripts brought. (BERT's accents are those of that library, for the characters of Unicode 3.2.)
+// come from utf8proc, but for the characters that are of another Unicode there (library_characters.h).
 #pragma once
 
 #include <cstdint>

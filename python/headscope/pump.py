@@ -2,8 +2,9 @@
 """Carries tensors from the model to the writers on a thread of its own: through pinned buffers and a side stream from a GPU, as copies on a CPU.
 
 What waits is bounded, so memory does not depend on the trace: whoever brings more waits until the disk has taken some. From a GPU, which makes it faster
-than a disk takes it, as much may wait as a prompt of some thousand tokens has. The thread then begins when a pass has ended, or most of the room is taken: a
-file's making keeps Python's interpreter to itself for milliseconds, in which the model's thread would have nothing ready for the GPU.
+than a disk takes it, as much may wait as a prompt of some thousand tokens has. The thread then begins when the GPU has ended a pass and whoever waited for it has
+had a moment to go on, or most of the room is taken: a file's making keeps Python's interpreter to itself for milliseconds, in which the model's thread would
+have nothing ready for the GPU, or its answer would be late.
 """
 import atexit
 import os
@@ -25,6 +26,7 @@ _SMALL_BYTES = 64 << 10  # which malloc has at hand; the pages of more would be 
 _WAITING_BYTES = 64 << 20
 _WAITING_FROM_GPU = 1 << 30  # at most, and at most a sixteenth of the machine's memory
 _BETWEEN_FLUSHES = 1.0  # seconds
+_MOMENT = 0.002  # seconds
 _running = weakref.WeakSet()
 _RAW = {torch.bfloat16: torch.int16}  # what NumPy has no type for travels as its bytes
 
@@ -44,6 +46,14 @@ def _pinned_buffers(size):
             if size <= _WAITING_BYTES:
                 raise FailedError(f"pinned memory for copies from the GPU, {size >> 20} MiB, cannot be had ({str(error).splitlines()[0]}); close other programs") from error
             size = max(_WAITING_BYTES, size // 2)
+
+
+def _contiguous_copy(values):
+    """By eight bytes at a time where rows begin at such places: of numbers of two bytes, in another order, a GPU copies a quarter of the bytes a second."""
+    try:
+        return values.view(torch.int64).clone(memory_format=torch.contiguous_format).view(values.dtype)
+    except RuntimeError:
+        return values.clone(memory_format=torch.contiguous_format)
 
 
 def _array(values):
@@ -73,6 +83,7 @@ class Pump:
         self._room = threading.Semaphore(pieces)
         self._most_held = pieces * 7 // 8 if from_gpu else 0  # jobs that wait for a pass to end before the thread begins
         self._begun = threading.Event()
+        self._ends = ()  # events of GPUs, behind what the last pass has them do
         self._flushed = {}
         self._thread = threading.Thread(target=self._work, name="headscope-writer", daemon=True)
         self._thread.start()
@@ -98,7 +109,14 @@ class Pump:
     def flush(self, writer, now=False):
         """Has the writer flush, at most once a second unless `now`. A pass has ended."""
         self.call(lambda: self._flush(writer, now))
+        self._ends = tuple(self._end_of_work(device) for device in self._side)
         self._begun.set()
+
+    @staticmethod
+    def _end_of_work(device):
+        event = torch.cuda.Event(blocking=True)
+        event.record(torch.cuda.current_stream(device))
+        return event
 
     def _flush(self, writer, now):
         if now or time.monotonic() - self._flushed.get(id(writer), 0.0) >= _BETWEEN_FLUSHES:
@@ -148,7 +166,7 @@ class Pump:
             self._side[piece.device] = torch.cuda.Stream(piece.device)
         side = self._side[piece.device]
         # The model's own stream goes on while the side stream carries, and a cache that is written in place would change what is carried.
-        piece = piece.detach().clone(memory_format=torch.contiguous_format)
+        piece = _contiguous_copy(piece.detach())
         side.wait_stream(torch.cuda.current_stream(piece.device))
         buffer, target = self._buffer_for(piece)
         with torch.cuda.stream(side):
@@ -182,6 +200,7 @@ class Pump:
         while True:
             job, room = self._jobs.get()
             self._begun.wait()
+            self._let_the_pass_end()
             if job is None:
                 return
             try:
@@ -196,6 +215,16 @@ class Pump:
                     self._begun.clear()
                     if not self._jobs.empty():  # whoever brought it may have set the event before it was cleared
                         self._begun.set()
+
+    def _let_the_pass_end(self):
+        ends, self._ends = self._ends, ()
+        try:
+            for end in ends:
+                end.synchronize()
+        except BaseException as error:  # told to whoever records, as what a job fails with
+            self._error = self._error or error
+        if ends and self._jobs.qsize() < self._most_held:
+            time.sleep(_MOMENT)
 
     def _raise(self):
         if self._error is not None:

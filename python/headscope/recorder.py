@@ -19,11 +19,11 @@ import numpy as np
 import torch
 
 from headscope import arguments as given_as
-from headscope import facts as layer_facts
-from headscope import interception, layout, model_files, own_order, trace_files, visibility
-from headscope.errors import BadInputError, HeadscopeError, UsageError
+from headscope import interception, model_files, trace_files
+from headscope.errors import HeadscopeError, UsageError
 from headscope.files_writer import new_writer
 from headscope.generation import Generation
+from headscope.heard_layers import HeardLayers, Pass
 from headscope.index_vectors import Indexers
 from headscope.late_writer import LateWriter
 from headscope.look import Look
@@ -65,22 +65,6 @@ def record(
     return Recording(model, path, layers, heads, rows, points, tokenizer, prompt_tokens, max_tokens, latent, prompt_source, task_answer, overwrite, files, kv_heads)
 
 
-@dataclasses.dataclass
-class _Pass:
-    """One forward pass of the model: `fed` columns from column `past` on, of which those from `new` on are recorded for the first time."""
-
-    past: int
-    fed: int
-    new: int
-    seen: set  # recorded layers whose attention was called
-    masks: dict  # what was said of the masks that came by
-    columns: dict = dataclasses.field(default_factory=dict)  # of each sequence: those of its recorded rows and of its tokens, on a device
-
-    @property
-    def total(self):
-        return self.past + self.fed
-
-
 class Recording:
     """See record. `paths`: the traces that are complete; `left`: what became of the others, a sentence's part each."""
 
@@ -104,7 +88,7 @@ class Recording:
         self._prompts, self._waiting, self._num_prompts = Prompts(0, []), Waiting(self._number, files), 0
         self._in_turn = False  # some went on after others had begun
         self._pass = None
-        self._handles, self._listens, self._indexers = [], False, None
+        self._handles, self._listens, self._indexers, self._heard = [], False, None, None
         self._pump = self._watched = None
         self._positions = None
         self._failed = None
@@ -150,6 +134,7 @@ class Recording:
             if "RotaryEmbedding" in kind and "Vision" not in kind:
                 self._handles.append(module.register_forward_pre_hook(self._on_rotary, with_kwargs=True))
         self._indexers = Indexers(self._model, self._look)
+        self._heard = HeardLayers(self._model, self._look, self._pump, self._indexers, self._write_announcement)
         self._look.ahead()
 
     def _take_back(self):
@@ -285,6 +270,8 @@ class Recording:
                     made.close()
             left.append(stream.target.leave(flushed, created=made is not None))
         self._prompts, self._waiting.all = Prompts(0, []), []
+        if self._heard is not None:
+            self._heard.end_pass()
         self.left += left
         if left and isinstance(error, HeadscopeError) and error.args:
             error.args = (f"{error.args[0]}; {', '.join(left)}", *error.args[1:])
@@ -335,7 +322,8 @@ class Recording:
         elif past and interception.marked_as(given["past_key_values"], self._number) != self._prompts.number:
             raise UsageError("past_key_values: the cache is of another prompt than those that are recorded; finish a prompt before the next begins, or record each by itself")
         self._mark(given.get("past_key_values"))
-        self._pass = _Pass(past, fed, recorded, set(), {})
+        self._pass = Pass(past, fed, recorded, set(), {})
+        self._heard.begin_pass(self._pass, self._streams)
         self._prompts.go_on(self._generation, past + fed)
         self._positions = None
         self._indexers.begin_pass()
@@ -414,10 +402,8 @@ class Recording:
             if not known and now.new and count > 1:
                 stream.prompt_tokens = first + count  # the prompt goes on
             stream.rows = self._rows.keep(first, first + count, stream.prompt_tokens)
-            texts = [b"" if ids is None else self._text[int(token)] for token in fed_ids]
-            roles = None if self._look.roles is None else np.array([self._look.roles.get(int(token), 0) for token in fed_ids], np.int8)
             stream.announced = False
-            stream.announcement = (fed_ids, phase.astype(np.int8), stream.step, texts, roles, ids is None)
+            stream.announcement = (fed_ids, phase.astype(np.int8), stream.step, ids is None)
             stream.step += 1
             stream.ids = np.concatenate([stream.ids, fed_ids])
 
@@ -437,13 +423,20 @@ class Recording:
     def _write_announcement(self, b, stream):
         """Once a pass, at its first recorded attention, when the positions are known."""
         stream.announced = True
-        ids, phase, step, texts, roles, embedded = stream.announcement
+        ids, phase, step, embedded = stream.announcement
         positions = self._positions_of(b, stream)
         if stream.writer is None:
             self._open(stream, len(ids), embedded)
         writer, rows = stream.writer, stream.rows
-        self._pump.call(lambda: writer.append_tokens(ids, phase, step, texts, positions, roles))
+        self._pump.call(lambda: writer.append_tokens(ids, phase, step, self._texts_of(ids, embedded), positions, self._roles_of(ids)))
         self._pump.call(lambda: writer.append_rows(rows))
+
+    # On the pump's thread: for thousands of tokens they take milliseconds, and on the model's thread the GPU would wait for the pass to begin.
+    def _texts_of(self, ids, embedded):
+        return [b""] * len(ids) if embedded else [self._text[token] for token in ids.tolist()]
+
+    def _roles_of(self, ids):
+        return None if self._look.roles is None else np.array([self._look.roles.get(token, 0) for token in ids.tolist()], np.int8)
 
     def _positions_of(self, b, stream):
         if self._positions is None:
@@ -464,6 +457,7 @@ class Recording:
         if self._look.runs() or self._pass is None or self._look.of_another_runs():
             return
         now, self._pass = self._pass, None
+        self._heard.end_pass()
         if self._failed is not None:  # in a layer, and the model went on
             raise self._failed
         values = output.values() if isinstance(output, dict) else output if isinstance(output, tuple) else ()
@@ -504,168 +498,12 @@ class Recording:
             if self._pass is None:
                 raise UsageError("a part of the model is called by itself; call the model that is recorded")
             if cross_slot is not None:
-                self._record_cross(cross_slot, module, query, key, value, mask, options)
+                self._heard.record_cross(cross_slot, module, query, key, value, mask, options)
                 return
-            self._record(slot, implementation, module, query, key, value, mask, options, kernels_lse, output)
+            self._heard.record(slot, implementation, module, query, key, value, mask, options, kernels_lse, output)
         except BaseException as error:
             self._failed = error
             raise
-
-    def _record(self, slot, implementation, module, query, key, value, mask, options, kernels_lse, output):
-        now, layer, facts = self._pass, self._look.layout.layers[slot], self._look.layout.facts[slot]
-        call = layer_facts.Call.of(module, query, key, value, options)
-        self._compare(self._look.by_layer[layer], call)
-        query = own_order.without_factor(query, call.query_factor)
-        now.seen.add(slot)
-        if call.num_queries != now.fed or query.shape[0] != len(self._streams):
-            raise UsageError(f"layer {layer}: it got {query.shape[0]} sequences of {call.num_queries} queries in a pass of {len(self._streams)} times {now.fed} tokens; record plain passes")
-        offset = max(0, now.total - call.num_keys)
-        chosen = self._indexers.chosen(layer if facts.selection_layer < 0 else facts.selection_layer)
-        index = self._indexers.take_vectors(layer, facts, call.num_keys)
-        for b, stream in enumerate(self._streams):
-            if not stream.tokens:  # it has ended
-                continue
-            if not stream.announced:
-                self._write_announcement(b, stream)
-            keys = visibility.Keys(offset, call.num_keys, now.total, stream.pad, stream.pad + stream.tokens.stop)
-            rows, columns = self._columns(b, stream, query.device)
-            self._check_mask(implementation, layer, facts, mask, options, call, columns, keys, b, chosen is not None)
-            # The kernel's sum has the keys that the model chose; a trace's has all.
-            lse = None if kernels_lse is None or chosen is not None else self._picked(kernels_lse[b], facts, rows)
-            q = self._picked(query[b].detach(), facts, rows)
-            new = slice(stream.tokens.start + stream.pad - offset, stream.tokens.stop + stream.pad - offset)
-            fed = slice(stream.tokens.start + stream.pad - now.past, stream.tokens.stop + stream.pad - now.past)
-            pick = functools.partial(self._picked, facts=facts, rows=rows)
-            self._put_points(stream, slot, facts, self._look.beside[slot].tensors(b, key[b].detach(), value[b].detach(), output, pick, new, fed))
-            if index is not None:
-                self._put_points(stream, slot, facts, index.tensors(b, rows - now.past, new))
-            self._put(stream, slot, facts, q, key[b].detach(), value[b].detach(), new, rows, keys, b, chosen, lse)
-        self._look.beside[slot].forget()
-
-    def _columns(self, b, stream, device):
-        """The columns of a sequence's recorded rows and of its tokens in this pass, int64."""
-        columns = self._pass.columns
-        if (b, device) not in columns:
-            rows = _on_device(np.asarray(stream.rows, np.int64) + stream.pad, device)
-            columns[b, device] = rows, torch.arange(stream.tokens.start, stream.tokens.stop, device=device) + stream.pad
-        return columns[b, device]
-
-    def _picked(self, values, facts, rows):
-        """Recorded heads and rows of values [all query heads, fed tokens, ..]; the values themselves where these are all."""
-        values = _heads(values, facts.qo_heads)
-        return values if len(rows) == self._pass.fed else values[:, rows - self._pass.past]
-
-    def _put_points(self, stream, slot, facts, tensors):
-        call = self._look.by_layer[self._look.layout.layers[slot]]
-        for name, values in tensors:
-            spec = layout.TENSORS[name]
-            if values.shape[1] == 0:
-                continue
-            first = stream.layer_rows.get(slot, 0) if spec.of_rows else stream.tokens.start
-            values = own_order.stored(name, values, call, facts)
-            self._pump.put(stream.writer.write, slot, name, first, values.to(self._look.dtype) if spec.kind == "encoding" else values)
-
-    def _put(self, stream, slot, facts, q, key, value, new, rows, keys, b, chosen, lse):
-        """One sequence's part of a layer: q [heads, rows, dim] of the recorded rows; key, value [all KV heads, columns, dim]."""
-        first_token, first_row, writer = stream.tokens.start, self._first_row(stream, slot), stream.writer
-        sinks = None if self._look.sinks[slot] is None else self._look.sinks[slot].detach().float().flatten()[list(facts.qo_heads)]
-        latent = self._look.latents.get(self._look.layout.layers[slot])
-        whole = facts if latent is None else latent.whole
-        kv_heads = sorted({head // whole.group_size() for head in facts.qo_heads})
-        picked = _heads(key, kv_heads)
-        if lse is None:
-            lse = visibility.log_sum_exp(q, picked, whole, facts.qo_heads, kv_heads, rows, keys)
-        if sinks is not None:
-            lse = torch.logaddexp(lse, sinks.to(lse)[:, None])
-        if latent is not None:
-            k = latent.keys(b, key, slice(new.start + keys.offset - self._pass.past, new.stop + keys.offset - self._pass.past), new)
-            q, v = latent.queries(q, facts.qo_heads), None
-        else:
-            k, v = picked[:, new], _heads(value, kv_heads)[:, new]
-        call = self._look.by_layer[self._look.layout.layers[slot]]
-        q, k = own_order.stored("q", q, call, facts), own_order.stored("k", k, call, facts)
-        for name, values in (("q", q), ("k", k), ("v", v), ("lse", lse)):
-            if values is None or values.shape[1] == 0 or not layout.stores(self._look.layout, slot, name):
-                continue
-            first = first_row if layout.TENSORS[name].of_rows else first_token
-            self._pump.put(writer.write, slot, name, first, values if name == "lse" else values.to(self._look.dtype))
-        if facts.selection_sets and len(rows):
-            self._pump.put(writer.write, slot, "selection", first_row, self._sets(chosen[b], rows, stream, facts)[None])
-        num_tokens, num_rows = len(stream.tokens), len(stream.rows)
-        self._pump.call(lambda: writer.advance(slot, num_tokens, num_rows))
-
-    def _record_cross(self, slot, module, query, key, value, mask, options):
-        """A decoder's attention to the encoder's sequence, all of which every row sees; its keys come with the first pass."""
-        facts, now = self._look.layout.cross_facts[slot], self._pass
-        where = f"{layer_facts.name_of(self._model)}: layer {self._look.layout.cross_layers[slot]}: attention to the encoder"
-        if key.shape[2] != self._look.layout.source_tokens:
-            raise UsageError(f"{where}: it has {key.shape[2]} positions and was {self._look.layout.source_tokens}; record inputs of one length")
-        query = own_order.without_factor(query, layer_facts.Call.of(module, query, key, value, options).query_factor)
-        for b, stream in enumerate(self._streams):
-            if not stream.tokens:  # it has ended
-                continue
-            if torch.is_tensor(mask):
-                shown = mask[b if mask.shape[0] > 1 else 0]
-                if not (shown if shown.dtype == torch.bool else shown == 0).all():
-                    raise UsageError(f"{where}: attention_mask hides a part of it, which a trace cannot hold; give the encoder one input without padding")
-            if not stream.announced:
-                self._write_announcement(b, stream)
-            rows, _ = self._columns(b, stream, query.device)
-            q = self._picked(query[b].detach(), facts, rows)
-            k, v = _heads(key[b].detach(), facts.kv_heads), _heads(value[b].detach(), facts.kv_heads)
-            everything = visibility.Keys(0, key.shape[2], key.shape[2], 0, key.shape[2])
-            lse = visibility.log_sum_exp(q, k, facts, facts.qo_heads, facts.kv_heads, rows, everything)
-            first = self._first_row(stream, len(self._look.layout.layers) + slot)
-            writer = stream.writer
-            if now.new == 0:
-                self._pump.put(writer.write_cross, slot, "k", 0, k.to(self._look.dtype))
-                self._pump.put(writer.write_cross, slot, "v", 0, v.to(self._look.dtype))
-            if len(rows):
-                self._pump.put(writer.write_cross, slot, "q", first, q.to(self._look.dtype))
-                self._pump.put(writer.write_cross, slot, "lse", first, lse)
-
-    def _first_row(self, stream, slot):
-        first = stream.layer_rows.get(slot, 0)
-        stream.layer_rows[slot] = first + len(stream.rows)
-        return first
-
-    def _sets(self, chosen, rows, stream, facts):
-        """What the model chose for each row, as tokens; rising, filled up with -1. int32 [rows, selection_ids]."""
-        chosen = chosen[rows - self._pass.past].to(torch.int64)
-        chosen = torch.where((chosen <= rows[:, None]) & (chosen >= stream.pad), chosen - stream.pad, layout.MAX_TOKENS).sort(-1).values
-        result = torch.full((len(rows), facts.selection_ids), -1, dtype=torch.int32, device=chosen.device)
-        width = min(chosen.shape[1], facts.selection_ids)
-        result[:, :width] = torch.where(chosen < layout.MAX_TOKENS, chosen, -1)[:, :width].to(torch.int32)
-        return result
-
-    def _check_mask(self, implementation, layer, facts, mask, options, call, columns, keys, b, chosen_by_model):
-        # A mask is one tensor for all layers of a kind.
-        key = (b, facts.window, facts.chunk, keys.offset, keys.length, id(mask), implementation, options.get("sliding_window"), call.is_causal)
-        if chosen_by_model or key not in self._pass.masks:
-            problem = visibility.mask_problem(implementation, facts, mask, options, call.is_causal, columns, self._pass.past, keys, b, chosen_by_model)
-            if problem:
-                raise BadInputError(f"{layer_facts.name_of(self._model)}: layer {layer}: {problem}")
-            self._pass.masks[key] = mask  # kept, so that its id stays its own
-
-    def _compare(self, known, call):
-        for name in ("num_qo_heads", "num_kv_heads", "head_dim", "v_head_dim", "dtype", "scaling", "soft_cap", "window", "refused"):
-            if getattr(known, name) != getattr(call, name):
-                raise BadInputError(f"{layer_facts.name_of(self._model)}: layer {call.layer}: {name} is {getattr(call, name)} and was {getattr(known, name)}; a trace holds layers that stay as they are")
-
-
-def _on_device(numbers, device):
-    """int64 numbers there; nobody waits for the GPU, which has the first layer before it and would then have nothing behind that."""
-    if len(numbers) and numbers[-1] - numbers[0] == len(numbers) - 1:  # they rise
-        return torch.arange(int(numbers[0]), int(numbers[-1]) + 1, device=device)
-    numbers = torch.from_numpy(numbers)
-    return numbers.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else numbers.to(device)
-
-
-def _heads(values, numbers):
-    """Those heads of values [heads, ..], a view where they follow each other: a list of numbers would have to go to a GPU first, behind all that it does."""
-    numbers = list(numbers)
-    follow = numbers == list(range(numbers[0], numbers[0] + len(numbers)))
-    return values[numbers[0] : numbers[0] + len(numbers)] if follow else values[numbers]
 
 
 def _seen_columns(mask, fed):

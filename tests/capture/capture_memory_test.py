@@ -21,7 +21,7 @@ import numpy as np
 LAYERS, HEADS, HEAD_DIM, HIDDEN, VOCABULARY = 32, 4, 64, 64, 4096
 QUEUE_MIB, OPEN_CHUNKS_MIB, SLACK_MIB = 64, LAYERS * 3 * HEADS // 4, 40
 LAST = str(LAYERS - 1)  # a capture of lower layers alone would leave those above without a cache
-LENGTHS = (2048, 4096)  # traces of 0.2 and 0.4 GiB
+LENGTHS = (1664, 3328)  # traces of 0.16 and 0.32 GiB: the longer one is a half more than may be held
 
 
 def write_checkpoint(folder, model_dir):

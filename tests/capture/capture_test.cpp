@@ -273,6 +273,20 @@ TEST(Capture, NeverReplacesWhatItReads) {
   }
 }
 
+// The window's captures took them, and the command that it copies did not.
+TEST(Capture, RefusesANameThatIsNoHdf5Files) {
+  for (const char* name : {"trace", "trace.json", "trace.h5.csv"}) {
+    const TemporaryFolder folder;
+    CaptureRequest request = Request(folder);
+    request.output_path = folder.File(name);
+    EXPECT_THAT([&] { Capture(request, {}, {}); },
+                ::testing::ThrowsMessage<UsageError>(::testing::HasSubstr("must be .h5 or .hdf5")))
+        << name;
+    EXPECT_THROW(PlanCapture(request), UsageError) << name;
+    EXPECT_FALSE(std::filesystem::exists(request.output_path)) << name;
+  }
+}
+
 TEST(Capture, NeverReplacesATokenizerOfAnotherForm) {
   for (const char* name : {"tokenizer.model", "qwen.tiktoken", "tiktoken.model"}) {
     const TemporaryFolder folder;
@@ -298,8 +312,9 @@ TEST(TraceTarget, RefusesATraceThatTheDiskCannotHold) {
     target.RequireSpace(int64_t{1} << 60);
     FAIL();
   } catch (const FailedError& error) {
-    EXPECT_THAT(error.what(), ::testing::HasSubstr("takes 1152921504606846976 bytes"));
-    EXPECT_THAT(error.what(), ::testing::HasSubstr("bytes free"));
+    const std::string sentence = error.what();
+    EXPECT_THAT(sentence, ::testing::HasSubstr("takes 1048576.0 TiB and 8.0 MiB must stay free, but the disk has "));
+    EXPECT_THAT(sentence, ::testing::Not(::testing::HasSubstr("bytes")));
   }
   EXPECT_EQ(ReadWholeFile(folder.File("trace.h5")), "precious");
 }

@@ -141,7 +141,7 @@ TEST_F(MaskFileTest, ReadsNumbersPerHeadAsNumPyDoes) {
       Write("# trained at 1e-5\n5.000000000000000000e-01\t1.000000000000000000e+00\n+.25\t-0 # the last\n#\t7\n"));
   EXPECT_EQ(numbers.num_layers, 2);
   EXPECT_THAT(numbers.values, ElementsAre(0.5, 1, 0.25, 0));
-  for (const char* const text : {"+\t1", "+-1\t1", "++1\t1", "0.5\t+ 1"}) {
+  for (const char* const text : {"+\t1", "+-1\t1", "++1\t1", "0.5\t+ 1", "0.5.25", "1-0.5", "0.5+1", "1e-5.5\t1"}) {
     const std::string refusal = Refusal(text, [](const std::string& path) { ReadHeadNumbers(path); });
     EXPECT_THAT(refusal, HasSubstr("holds something other than finite numbers")) << text;
   }

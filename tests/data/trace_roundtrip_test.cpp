@@ -277,13 +277,13 @@ std::vector<std::vector<unsigned char>> StoredChunks(hid_t file, const std::stri
 
 TEST(TraceRoundTrip, ChunksAreTheSameWhoeverKeepsThemOpen) {
   const ScratchFolder folder;
-  TraceLayout layout = SmallLayout(ElementType::kFloat32, 2000);
-  testing::SetHeadDim(&layout, 96);  // chunks of 667 tokens, the last of them not full
-  for (const int64_t pass : {1, 77, 700}) {
+  TraceLayout layout = SmallLayout(ElementType::kFloat32, 1000);
+  testing::SetHeadDim(&layout, 192);  // chunks of 341 tokens, the last of them not full
+  for (const int64_t pass : {1, 77, 360}) {
     SCOPED_TRACE("passes of " + std::to_string(pass));
     const std::string own = folder.File("own-" + std::to_string(pass)),
                       cached = folder.File("cached-" + std::to_string(pass));
-    const int64_t num_tokens = pass == 1 ? 680 : 1650;
+    const int64_t num_tokens = pass == 1 ? 350 : 850;
     WriteTrace(own, layout, num_tokens, pass);
     WriteTrace(cached, layout, num_tokens, pass, 0, TraceStorage::kPlain, kOneOpenChunk);
     const hid_t files[] = {H5Fopen(own.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT),

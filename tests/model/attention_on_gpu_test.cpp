@@ -9,10 +9,12 @@
 
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <memory>
 #include <optional>
 #include <ostream>
+#include <thread>
 #include <vector>
 
 #include "base/device.h"
@@ -113,6 +115,44 @@ TEST(PinnedCopyTest, HoldsWhatWasThereWhenItWasBegun) {
     EXPECT_TRUE(second.is_contiguous() && second.equal(expected.cpu().transpose(0, 1)));
     EXPECT_TRUE(third.equal(expected_codes.cpu()));
     EXPECT_TRUE(other.defined());
+  }
+}
+
+// As above, of many small tensors; who waits does so before the pass has ended.
+TEST(PassCopiesTest, HoldWhatWasThereWhenThePassEnded) {
+  const std::optional<c10::Device> gpu = Gpu();
+  if (!gpu) GTEST_SKIP() << "no GPU";
+  const at::TensorOptions on_gpu = at::TensorOptions(at::kFloat).device(*gpu);
+  for (int round = 0; round < 3; ++round) {
+    at::Tensor slow = at::randn({4096, 4096}, on_gpu);
+    for (int i = 0; i < 20; ++i) slow = at::matmul(slow, slow).mul_(1e-2);
+    const auto copies = std::make_shared<PassCopies>(StreamOfCopies(*gpu), int64_t{256} << 10);
+    std::vector<at::Tensor> expected;
+    std::vector<const void*> places;
+    int64_t bytes = 0;
+    const auto add = [&](const at::Tensor& values) {
+      places.push_back(copies->Of(values));
+      expected.push_back(values.contiguous().clone());
+      bytes += static_cast<int64_t>(values.nbytes());
+    };
+    for (int64_t layer = 0; layer < 40; ++layer) {
+      add(slow.narrow(0, layer, 1).narrow(1, 0, 3 + layer).add(1).to(at::kBFloat16));  // an odd number of halves
+      add(slow.narrow(0, layer, 2).narrow(1, 0, 64));                                  // rows that lie apart
+      add(at::arange(5, on_gpu.dtype(at::kInt)));
+    }
+    add(slow.narrow(0, 0, 100));  // more than a block
+    EXPECT_GE(copies->bytes(), bytes);
+    EXPECT_LT(copies->bytes(), bytes + 16 * static_cast<int64_t>(places.size()));
+    std::thread waiting([&] {
+      copies->Wait();
+      for (size_t i = 0; i < places.size(); ++i) {
+        const at::Tensor there = expected[i].cpu();
+        EXPECT_EQ(std::memcmp(places[i], there.const_data_ptr(), there.nbytes()), 0) << i;
+        EXPECT_EQ(reinterpret_cast<uintptr_t>(places[i]) % 16, 0u);
+      }
+    });
+    copies->Begin();
+    waiting.join();
   }
 }
 

@@ -17,6 +17,7 @@ namespace headscope::model {
 namespace {
 
 using nlohmann::json;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 TEST(FamilyConfig, ReadsTheBlocksOfLlama4) {
@@ -59,6 +60,17 @@ TEST(FamilyConfig, ReadsTheBlocksOfLlama4) {
       RefusalWith("layer_types", {"full_attention", "sliding_attention", "full_attention", "full_attention"}, llama),
       HasSubstr("sliding_attention"));
   EXPECT_THAT(RefusalWith("moe_layers", {4}, llama), HasSubstr("must be layers"));
+}
+
+// Once, such a model was run as if its tokens saw the ones before them alone.
+TEST(FamilyConfig, RefusesDecodersWhoseTokensSeeAllOthers) {
+  for (const char* family : {"llama", "qwen2", "gemma2", "mistral"}) {
+    EXPECT_THAT(RefusalWith("is_causal", false, FamilyJson(family)),
+                AllOf(HasSubstr("is_causal"), HasSubstr("headscope.record")));
+    json config = FamilyJson(family);
+    config["is_causal"] = true;
+    EXPECT_NO_THROW(Parse(config)) << family;
+  }
 }
 
 TEST(FamilyConfig, RefusesVariantsOfTheFamiliesOf2026) {

@@ -17,6 +17,7 @@
 #include "base/byte_text.h"
 #include "base/errors.h"
 #include "checkpoint_files.h"
+#include "model/pass_memory.h"
 #include "model/transformer.h"
 #include "network/usable_rooms.h"
 
@@ -196,6 +197,39 @@ TEST(LayerPlacement, LayersAboveTheLastThatIsRunTakeNothing) {
   config.inner_sizes[6] = 1 << 20;
   EXPECT_EQ(PassBytes(config, 2, 512, 4096, {}, 5), narrow);
   EXPECT_GT(PassBytes(config, 2, 512, 4096, {}, 6), 2 * narrow);
+}
+
+TEST(PassMemory, APromptOnAGpuIsFedInAsFewPassesAsItsMemoryLets) {
+  const ModelConfig config = ReadModelConfig(ReferenceModel());
+  constexpr int64_t kGiB = int64_t{1} << 30, kPrompt = 16'368;
+  EXPECT_EQ(LongPassTokens(config, 2, kPrompt, kGiB, 0), 16'384) << "a small model's prompt is one pass";
+  EXPECT_EQ(LongPassTokens(config, 2, 700, kGiB, 0), kPassTokens);
+  for (const int64_t most : {int64_t{0}, int64_t{40} << 20, int64_t{100} << 20, kGiB}) {
+    const int64_t rows = LongPassTokens(config, 2, 131'072, most, 0);
+    EXPECT_GE(rows, kPassTokens);
+    EXPECT_TRUE(rows == kPassTokens || PassBytes(config, 2, rows, 131'072) <= static_cast<double>(most)) << most;
+    EXPECT_TRUE(rows >= 131'072 || PassBytes(config, 2, 2 * rows, 131'072) > static_cast<double>(most)) << most;
+  }
+  EXPECT_EQ(LongPassTokens(config, 2, kPrompt, kGiB, 12'288), 4096) << "50 MB of a layer";
+  EXPECT_EQ(LongPassTokens(config, 2, kPrompt, kGiB, int64_t{1} << 20), kPassTokens);
+  EXPECT_EQ(MostPassBytes(int64_t{100} << 30), kGiB);
+  EXPECT_EQ(MostPassBytes(3 * kGiB), kGiB / 2) << "a quarter of what libraries leave";
+  EXPECT_EQ(MostPassBytes(-kGiB), 0);
+  EXPECT_EQ(CacheBytes(config, 2, 100, {}),
+            200 * int64_t{config.num_layers} * 2 * config.num_kv_heads * config.head_dim);
+}
+
+// Its numbers may be others, so it is in memory beside the embeddings.
+TEST(LayerPlacement, AHeadBesideTiedEmbeddingsIsCounted) {
+  const std::string folder = HEADSCOPE_BINARY_DIR "/oracle/model/llama_own_head";
+  const ModelConfig config = ReadModelConfig(folder);
+  ASSERT_TRUE(config.tied_embeddings);
+  const int64_t head = int64_t{config.vocabulary_size} * config.embedding_size;
+  EXPECT_EQ(ReadCheckpointSummary(folder, /*with_hash=*/false).head_beside_embeddings, head);
+  Checkpoint with(folder), without(folder);
+  EXPECT_EQ(
+      SizesOf(&with, config, 2, 64, 64).ends - SizesOf(&without, config, 2, 64, 64, {}, config.num_layers - 1).ends,
+      2 * head);
 }
 
 // With a head of its own.

@@ -3,11 +3,10 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <ctime>
 #include <string>
 
 #include "base/random.h"
+#include "support/attempts.h"
 
 namespace headscope::model {
 namespace {
@@ -62,14 +61,8 @@ TEST(TokenFinder, IsTheNaiveSearchOnRandomTokens) {
 // Twice the work may take three times as long and no more. A search that tries every token at every place took minutes
 // for the first of these, and one that looks again after each match would for the second.
 TEST(TokenFinder, TimeIsInProportionHoweverAlikeTheTokensBegin) {
-  const auto seconds = [](const std::vector<std::string>& patterns, const std::string& text) {
-    double best = 1e9;
-    for (int repeat = 0; repeat < 3; ++repeat) {
-      const std::clock_t begin = std::clock();
-      Found(patterns, text);
-      best = std::min(best, static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC);
-    }
-    return best;
+  const auto search = [](std::vector<std::string> patterns, std::string text) {
+    return [patterns = std::move(patterns), text = std::move(text)] { Found(patterns, text); };
   };
   const auto alike = [](size_t count) {
     std::vector<std::string> patterns;
@@ -78,12 +71,13 @@ TEST(TokenFinder, TimeIsInProportionHoweverAlikeTheTokensBegin) {
   };
   std::string text;
   for (int i = 0; i < 120000; ++i) text += "the cat ";
-  EXPECT_LT(seconds(alike(40000), text), 3 * seconds(alike(20000), text.substr(0, text.size() / 2)) + 0.05);
+  EXPECT_TRUE(
+      TakesLess(search(alike(40000), text), 3, search(alike(20000), text.substr(0, text.size() / 2)), /*slack=*/0.05));
   const auto ladder = [](size_t length) {
     return std::vector<std::string>{"a", std::string(length, 'a') + "b", std::string(length, 'b') + "a"};
   };
-  EXPECT_LT(seconds(ladder(400000), std::string(800000, 'a')),
-            3 * seconds(ladder(200000), std::string(400000, 'a')) + 0.05);
+  EXPECT_TRUE(TakesLess(search(ladder(400000), std::string(800000, 'a')), 3,
+                        search(ladder(200000), std::string(400000, 'a')), /*slack=*/0.05));
 }
 
 }  // namespace

@@ -55,6 +55,20 @@ class Several(RecordingCase):
             self.assertTrue(trace.complete)
             np.testing.assert_array_equal(trace.q(1, 3)[:], wanted["q 1:3"][-4:])
 
+    def test_a_tokenizer_that_fails_is_told_to_the_caller(self):
+        """Texts are made on the thread that writes."""
+        model = families.make("llama")
+
+        def fail(token):
+            raise ValueError(f"no token {token}")
+
+        words = mock.Mock(convert_ids_to_tokens=fail, spec=["convert_ids_to_tokens"])
+        with self.assertRaisesRegex(ValueError, "no token"), torch.no_grad(), headscope.record(model, self.path, tokenizer=words):
+            model(IDS)
+        for left in self.folder.glob(f"{self.id()}*"):
+            with h5py.File(left) as file:
+                self.assertEqual(file.attrs["complete"], 0)
+
     def test_the_same_recording_is_entered_once(self):
         model = families.make("llama")
         with torch.no_grad(), headscope.record(model, self.path) as recording:

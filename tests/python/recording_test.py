@@ -5,6 +5,7 @@ import copy
 import subprocess
 import unittest
 import unittest.mock
+import weakref
 
 import cases
 import families
@@ -78,6 +79,15 @@ class Ways(RecordingCase):
         model = families.make("gemma2")
         output = self.generated(model, self.path, cache_implementation="static", disable_compile=True)
         self.assertSame(self.path, self.whole(model, output[:, :-1]), 2e-5)
+
+    def test_a_pass_that_has_ended_is_let_go(self):
+        model = families.make("llama", "sdpa")
+        mask = torch.ones(1, 1, NUM_TOKENS, NUM_TOKENS, dtype=torch.bool).tril()
+        with torch.no_grad(), headscope.record(model, self.path):
+            model(IDS[:, :NUM_TOKENS], attention_mask=mask)
+            there = weakref.ref(mask)
+            del mask
+            self.assertIsNone(there(), "a mask of all rows and columns stays in memory")
 
     def test_batch_of_padded_prompts_is_a_trace_each(self):
         lengths, width = (11, 24, 17), 24

@@ -390,7 +390,7 @@ class Reader(cases.FolderCase):
             changed = bytearray(stored)
             changed[place] ^= 1 << int(drawn.integers(8))
             path.write_bytes(changed)
-            begin = time.monotonic()
+            begin = time.process_time()
             try:
                 with headscope.open(path) as trace:
                     for layer in trace.layers:
@@ -399,9 +399,9 @@ class Reader(cases.FolderCase):
                     trace.texts  # noqa: B018: it reads
             except headscope.BadInputError:
                 refused += 1
-            longest = max(longest, time.monotonic() - begin)
+            longest = max(longest, time.process_time() - begin)
         self.assertGreater(refused, len(places) / 2)
-        self.assertLess(longest, 5)
+        self.assertLess(longest, 5)  # of processor time: milliseconds, or for ever
 
     def test_what_unpacks_to_far_more_than_is_stored_is_not_read(self):
         path = self.folder / "bomb.h5"

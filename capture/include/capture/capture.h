@@ -55,8 +55,8 @@ struct CaptureRequest {
   Device device = kCpu;
   // In place of `device`: layers lie on the GPUs and the CPU as their free memory has room (model/layer_placement.h).
   bool place_by_memory = false;
-  int32_t chunk_tokens = 1024;  // prefill chunk; an encoder takes the prompt at once
-  int32_t num_threads = 0;      // 0: all cores
+  int32_t chunk_tokens = 0;  // prefill chunk; 0: Transformer::PassTokens; an encoder takes the prompt at once
+  int32_t num_threads = 0;   // 0: all cores
   // What computes the model's attention; null: dense attention. It outlives the capture.
   model::AttentionBackend* attention = nullptr;
   std::string attention_text = {};               // what that is, for the trace; empty: dense
@@ -102,9 +102,16 @@ struct CapturePlan {
 // as much as may wait where the disk is slow, and the writer's open chunks.
 int64_t RecorderBytes(const CapturePlan& plan);
 
+// What a token adds to the trace in one layer, on average.
+int64_t LayerBytesOfToken(int64_t trace_bytes, const data::TraceLayout& layout);
+
 // The files that a capture reads: the prompt or the filler text, the folder's .json and .safetensors files, and its
 // tokenizer. None of them may be the output, whatever `overwrite` says. They need not be there.
 std::vector<std::string> InputFiles(const CaptureRequest& request);
+
+// Refuses (UsageError) a name for a trace that is not an HDF5 file's: another extension would be believed, by whoever
+// reads it. Capture, PlanCapture and whoever says so earlier ask it.
+void CheckTraceName(const std::string& path);
 
 // Replaces an existing trace only by a complete one; a failure's message says where the tokens recorded up to it are.
 // Throws BadInputError, DeviceError, FailedError, UsageError (usage: a field is named by the command

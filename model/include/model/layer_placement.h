@@ -13,6 +13,7 @@
 #include "model/checkpoint.h"
 #include "model/model_config.h"
 #include "model/model_session.h"
+#include "model/pass_memory.h"
 
 namespace headscope::model {
 
@@ -71,12 +72,6 @@ ModelSizes SizesOf(Checkpoint* checkpoint, const ModelConfig& config, int64_t nu
                    int64_t pass_tokens, std::span<const CapturePoint> points = {},
                    std::optional<int32_t> last_layer = {});
 
-// The layers of passes that end behind `last_layer` (the model's, without one).
-std::span<const AttentionLayer> LayersRun(const ModelConfig& config, std::optional<int32_t> last_layer);
-
-// Numbers that the cache of an attention layer holds of a token: without keys where it reads another layer's.
-int64_t CachedNumbers(const ModelConfig& config, const AttentionLayer& layer);
-
 // What the copies of shared keys (SharedKeys) take on all devices together, of layers that lie there as PlaceLayers
 // puts them; no devices: they are on one. `last_layer` as SizesOf has it.
 int64_t CopiedKeyBytes(const ModelConfig& config, std::span<const Device> layer_devices, int64_t number_bytes,
@@ -84,11 +79,6 @@ int64_t CopiedKeyBytes(const ModelConfig& config, std::span<const Device> layer_
 
 // What a token mixer in place of attention remembers of the tokens before a pass.
 int64_t MixerStateBytes(const ModelConfig& config, int64_t number_bytes);
-
-// What the widest layer needs at once, beside weights and cache: in a pass of `rows` rows over `tokens` tokens, of
-// which `points` are recorded. `last_layer` as SizesOf has it.
-double PassBytes(const ModelConfig& config, int64_t number_bytes, int64_t rows, int64_t tokens,
-                 std::span<const CapturePoint> points = {}, std::optional<int32_t> last_layer = {});
 
 // The GPUs that LibTorch can use, that with most free memory first, and the CPU. What LibTorch and the program take
 // themselves is no room.

@@ -26,6 +26,7 @@ struct CheckpointSummary {
   int64_t num_parameters = 0;          // of all tensors in the files
   int64_t used_numbers = 0;            // of the weights that the model runs with; two for each byte of packed ones
   std::vector<int64_t> layer_numbers;  // of those each layer's
+  int64_t head_beside_embeddings = 0;  // of a head beside tied embeddings, which is in memory where logits are made
   int64_t bytes = 0;
   int32_t num_files = 0;
   int32_t num_layers = 0, num_qo_heads = 0, num_kv_heads = 0, head_dim = 0, hidden_size = 0, vocabulary_size = 0;
@@ -50,8 +51,9 @@ struct SessionOptions {
   // checkpoint.
   std::optional<ElementType> dtype = {};
   Device device = kCpu;
-  int32_t chunk_tokens = 1024;  // tokens per forward pass of a prompt; activations take memory in proportion
-  int32_t num_threads = 0;      // 0: all cores
+  // Tokens per forward pass of a prompt; activations take memory in proportion. 0: what Transformer::PassTokens says.
+  int32_t chunk_tokens = 0;
+  int32_t num_threads = 0;  // 0: all cores
   // A device for each layer that is loaded (layer_placement.h), in place of `device`: weights and cache of a layer lie
   // there, and hidden states move from one to the next. What lies before the first layer and after the last is with the
   // first one. Empty: all on `device`.

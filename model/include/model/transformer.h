@@ -100,6 +100,11 @@ class Transformer {
   // then (std::invalid_argument). Those layers have no cache: what was reserved is given back where the number of
   // layers changes.
   virtual void EndBehind(int32_t layer) = 0;
+  // Tokens of each pass over a prompt of `tokens`: SessionOptions::chunk_tokens where it is not 0. Else on a CPU, over
+  // several devices, and where a backend may choose anew in every pass, kPassTokens (pass_memory.h); on one GPU as
+  // LongPassTokens there says, with recorded_bytes and points of what is recorded of a pass.
+  virtual int64_t PassTokens(int64_t tokens, int64_t recorded_bytes = 0,
+                             std::span<const CapturePoint> points = {}) const = 0;
   // Makes room for that many tokens at once, so that the cache is not copied while it grows.
   virtual void Reserve(int64_t num_tokens) = 0;
   // Forgets the tokens after the first `num_tokens`.
