@@ -30,6 +30,19 @@ class BigWorkbench : public ui::testing::FakeWorkbench {
   using Poster = std::function<void(std::function<void()>)>;
   explicit BigWorkbench(Poster post) : FakeWorkbench(64), post_(post) { SetPoster(post); }
 
+  static analysis::HeadStatistics StatisticsOf(int32_t i) {
+    analysis::HeadStatistics statistics;
+    statistics.id = {i / kHeadsOfLayer, i % kHeadsOfLayer};
+    statistics.num_rows = kRows;
+    statistics.num_tokens = kManyTokens;
+    statistics.entropy = (i * 37) % 101;
+    statistics.max_probability = 0.01 * ((i * 53) % 97);
+    statistics.sink_mass = 0.01 * ((i * 11) % 89);
+    statistics.column_profile.assign(256, 0.001f * static_cast<float>(i % 7));
+    statistics.diagonal_profile.assign(256, 0.001f * static_cast<float>(i % 5));
+    statistics.head_class = i % 3 == 0 ? analysis::HeadClass::kSink : analysis::HeadClass::kLocal;
+    return statistics;
+  }
   void OpenTrace(const std::string& path, ui::Reply<ui::TraceSummary> done, ui::ErrorReply) override {
     auto summary = std::make_shared<ui::TraceSummary>();
     summary->path = path;
@@ -55,19 +68,8 @@ class BigWorkbench : public ui::testing::FakeWorkbench {
   }
   void RequestStatistics(ui::Reply<analysis::HeadStatistics> one, std::function<void()> finished,
                          ui::Reply<ui::ProgressReport>) override {
-    for (int32_t i = 0; i < kManyLayers * kHeadsOfLayer; ++i) {
-      analysis::HeadStatistics statistics;
-      statistics.id = {i / kHeadsOfLayer, i % kHeadsOfLayer};
-      statistics.num_rows = kRows;
-      statistics.num_tokens = kManyTokens;
-      statistics.entropy = (i * 37) % 101;
-      statistics.max_probability = 0.01 * ((i * 53) % 97);
-      statistics.sink_mass = 0.01 * ((i * 11) % 89);
-      statistics.column_profile.assign(256, 0.001f * static_cast<float>(i % 7));
-      statistics.diagonal_profile.assign(256, 0.001f * static_cast<float>(i % 5));
-      statistics.head_class = i % 3 == 0 ? analysis::HeadClass::kSink : analysis::HeadClass::kLocal;
-      post_([statistics, one] { one(statistics); });
-    }
+    // Made in the events that bring them: what this takes would count as the window's.
+    for (int32_t i = 0; i < kManyLayers * kHeadsOfLayer; ++i) post_([i, one] { one(StatisticsOf(i)); });
     post_(finished);
   }
   void RequestTile(ui::MapView, const analysis::TileKey& key, int32_t, ui::Reply<analysis::TilePtr> done) override {

@@ -156,6 +156,20 @@ TEST_F(CaptureDialogTest, SpreadsTheTraceOverFiles) {
   EXPECT_EQ(dialog.Settings().num_files, kMostTraceFiles);
 }
 
+// The copied command was refused where the dialog's own capture went through.
+TEST_F(CaptureDialogTest, TakesTheNamesThatTheCommandTakes) {
+  CaptureDialog dialog(&workbench_);
+  ASSERT_NO_FATAL_FAILURE(AskForTokenIds(&dialog));
+  dialog.findChild<QLineEdit*>(QStringLiteral("captureIds"))->setText(QStringLiteral("5,6"));
+  const auto* start = dialog.findChild<QPushButton*>(QStringLiteral("captureStart"));
+  for (const auto& [name, taken] :
+       {std::pair{"cap.h5", true}, {"cap", false}, {"cap.json", false}, {"cap.hdf5", true}}) {
+    dialog.findChild<QLineEdit*>(QStringLiteral("captureOutput"))->setText(QDir::temp().filePath(QLatin1String(name)));
+    EXPECT_EQ(start->isEnabled(), taken) << name;
+    EXPECT_EQ(TextOf(dialog, "captureProblem").contains(QStringLiteral("must end in .h5 or .hdf5")), !taken) << name;
+  }
+}
+
 // Which files those are, the workbench says.
 TEST_F(CaptureDialogTest, AsksBeforeFilesOfATraceOfThatNameAreReplaced) {
   CaptureDialog dialog(&workbench_);

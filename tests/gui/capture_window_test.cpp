@@ -1,16 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // File > Capture in the real window: a real model runs, in sight of the dialog and behind it.
+#include <QApplication>
+#include <QClipboard>
 #include <QComboBox>
 #include <QDir>
 #include <QFile>
 #include <QFileInfo>
 #include <QLabel>
 #include <QLineEdit>
+#include <QPlainTextEdit>
+#include <QProcess>
 #include <QProgressBar>
 #include <QSpinBox>
 #include <QTableView>
 #include <QToolButton>
 
+#include "command_line.h"
 #include "set_repeats.h"
 #include "shell_fixture.h"
 
@@ -171,6 +176,60 @@ TEST_F(CaptureTest, WhatACaptureHasRecordedIsShownWhileItGoesOn) {
       << said->text().toStdString();
   EXPECT_GE(window_->store()->trace().num_tokens, at_first);
   EXPECT_FALSE(OffersToOpen()) << Notice().toStdString();
+}
+
+TEST_F(CaptureTest, AFolderThatComesWhileACaptureRunsIsSaidNotToBeTaken) {
+  ASSERT_NO_FATAL_FAILURE(Begin(File(QStringLiteral("captured.h5")), 4000));
+  const QString model = Find<QLineEdit>("captureModel")->text();
+  ASSERT_TRUE(QDir().mkpath(File(QStringLiteral("another model"))));
+  window_->OpenPath(File(QStringLiteral("another model")));
+  EXPECT_EQ(Find<QLineEdit>("captureModel")->text(), model);
+  EXPECT_TRUE(Notice().startsWith(QStringLiteral("another model was not taken over: a capture is running.")))
+      << Notice().toStdString();
+  dialog_->Stop();
+  ASSERT_TRUE(WaitFor([&] { return !dialog_->IsCapturing(); }, 60000));
+}
+
+TEST_F(CaptureTest, TheCopiedCommandRecordsTheSame) {
+  const QString output = File(QStringLiteral("by the window's dialog.h5"));
+  ASSERT_NO_FATAL_FAILURE(Prepare(output, 512));
+  auto* kind = Find<QComboBox>("capturePromptKind");
+  kind->setCurrentIndex(kind->findText(QStringLiteral("Typed text")));
+  Find<QPlainTextEdit>("captureText")->setPlainText(QStringLiteral("-- it's \"so\", $HOME:\n\té ✓ \\n"));
+  Find<QLineEdit>("captureLayers")->setText(QStringLiteral("1-2, 5"));
+  auto* heads_kind = Find<QComboBox>("captureHeadsKind");
+  heads_kind->setCurrentIndex(1);
+  Find<QLineEdit>("captureHeads")->setText(QStringLiteral("0, 3"));
+  Find<QLineEdit>("captureRows")->setText(QStringLiteral("last:3"));
+  Find<QSpinBox>("captureDecode")->setValue(2);
+  auto* copy = Find<QPushButton>("captureCommand");
+  ASSERT_TRUE(WaitFor([&] { return copy->isEnabled(); })) << Find<QLabel>("captureProblem")->text().toStdString();
+  QTest::mouseClick(copy, Qt::LeftButton);
+  QString command = QApplication::clipboard()->text();
+  ASSERT_TRUE(command.contains(ui::ShellQuoted(output))) << command.toStdString();
+  QTest::mouseClick(Find<QPushButton>("captureStart"), Qt::LeftButton);
+  ASSERT_TRUE(WaitFor([&] { return QFile::exists(output) && !dialog_->IsCapturing(); }, 60000))
+      << Find<QLabel>("captureStatus")->text().toStdString();
+  const QString other = File(QStringLiteral("other.h5"));
+  command.replace(ui::ShellQuoted(output), other).replace(0, 9, QStringLiteral(HEADSCOPE_PROGRAM));
+  QProcess shell;
+  shell.start(QStringLiteral("sh"), {QStringLiteral("-c"), command + QStringLiteral(" --quiet")});
+  ASSERT_TRUE(shell.waitForFinished(60000));
+  ASSERT_EQ(shell.exitCode(), 0) << shell.readAllStandardError().toStdString();
+  std::vector<std::string> contents;
+  for (const QString& path : {output, other}) {
+    window_->OpenPath(path);
+    ASSERT_TRUE(WaitFor([&] { return window_->store()->trace().path == path.toStdString(); }))
+        << Notice().toStdString();
+    contents.push_back(window_->store()->trace().contents);
+    EXPECT_EQ(window_->store()->trace().heads.size(), 12U);
+    EXPECT_EQ(window_->store()->trace().num_rows, 5);
+  }
+  EXPECT_EQ(contents[0], contents[1]);
+  // Linux takes no longer argument.
+  Find<QPlainTextEdit>("captureText")->setPlainText(QString(130 << 10, u'a'));
+  EXPECT_FALSE(copy->isEnabled());
+  EXPECT_TRUE(copy->toolTip().contains(QStringLiteral("too long for a command line"))) << copy->toolTip().toStdString();
 }
 
 TEST_F(CaptureTest, ReplacingTheTraceOnShowIsAskedAboutByThatName) {

@@ -3,6 +3,7 @@
 #include <QAction>
 #include <QApplication>
 #include <QClipboard>
+#include <QFile>
 #include <QImage>
 #include <QJsonArray>
 #include <QLabel>
@@ -18,6 +19,7 @@
 #include "head_table.h"
 #include "oracle_traces.h"
 #include "reach_fixture.h"
+#include "setting_history.h"
 
 namespace headscope::gui_test {
 namespace {
@@ -56,9 +58,10 @@ TEST_F(CompareTracesTest, HeadsThatBothHaveAreComparedAndTheDifferenceIsOfTheSho
       return exact != nullptr && exact->num_rows == 700;
     });
   })) << Find<QLabel>("noticeText")->text().toStdString();
-  const QJsonObject told =
-      RunInShell(QStringLiteral("headscope diff %1 %2 --metrics entropy").arg(trace_path(), another()),
-                 File(QStringLiteral("diff.json")));
+  window_->commands()[Command::kCopyDifferenceCommand]->trigger();
+  const QString command = QApplication::clipboard()->text();
+  EXPECT_TRUE(command.endsWith(QStringLiteral(" --metrics entropy"))) << command.toStdString();
+  const QJsonObject told = RunInShell(command, File(QStringLiteral("diff.json")));
   ASSERT_EQ(told["heads"].toArray().size(), 8);
   for (const QJsonValue& value : told["heads"].toArray()) {
     EXPECT_NEAR(heads->MetricOf({value["layer"].toInt(), value["head"].toInt()}),
@@ -86,6 +89,134 @@ TEST_F(CompareTracesTest, HeadsThatBothHaveAreComparedAndTheDifferenceIsOfTheSho
   ASSERT_TRUE(WaitFor([&] { return BothSettled(); }));
   second->FitView();
   EXPECT_GT(second->ScoresPerPixel(), canvas_->ScoresPerPixel());
+}
+
+// That it was opened was two steps, and that it was closed one that did nothing.
+TEST_F(CompareTracesTest, AComparisonIsBegunAndEndedInOneStepEach) {
+  Open({1, 2});
+  ASSERT_TRUE(WaitForStatistics());
+  QUndoStack* const steps = window_->state()->parameters.stack();
+  const int before = steps->index();
+  const ui::HeadStore* const heads = window_->store();
+  ASSERT_NO_FATAL_FAILURE(CompareWith(another()));
+  EXPECT_EQ(steps->index(), before + 1) << steps->undoText().toStdString();
+  EXPECT_EQ(steps->undoText(), QStringLiteral("comparison with another-model.h5"));
+  const auto take = [&](Command command) {
+    window_->commands()[command]->trigger();
+    ASSERT_TRUE(WaitForCanvas());
+  };
+  ASSERT_NO_FATAL_FAILURE(take(Command::kUndo));
+  EXPECT_FALSE(heads->HasOther());
+  EXPECT_EQ(window_->second_canvas(), nullptr);
+  EXPECT_EQ(steps->index(), before);
+  const auto is_compared = [&] {
+    return WaitFor([&] { return heads->HasOther() && window_->second_canvas() != nullptr && BothSettled(); });
+  };
+  ASSERT_NO_FATAL_FAILURE(take(Command::kRedo));
+  ASSERT_TRUE(is_compared());
+  EXPECT_TRUE(heads->shows_differences());
+  EXPECT_EQ(QString::fromStdString(window_->second_canvas()->trace().path), another());
+  EXPECT_EQ(steps->index(), before + 1);
+  EXPECT_FALSE(steps->canRedo());
+  // The map beside the first stays when the comparison ends.
+  QTest::qWait(ui::SettingHistory::kOneChangeMs + 50);
+  window_->commands()[Command::kHeadDifferences]->trigger();
+  ASSERT_NO_FATAL_FAILURE(take(Command::kCompareTrace));
+  EXPECT_FALSE(heads->HasOther());
+  EXPECT_NE(window_->second_canvas(), nullptr);
+  EXPECT_EQ(steps->undoText(), QStringLiteral("end of the comparison with another-model.h5"));
+  ASSERT_NO_FATAL_FAILURE(take(Command::kUndo));
+  ASSERT_TRUE(is_compared());
+  EXPECT_FALSE(heads->shows_differences()) << "as before the end";
+  ASSERT_NO_FATAL_FAILURE(take(Command::kUndo));
+  EXPECT_TRUE(heads->shows_differences());
+  // A file that is gone by then is said, and the steps go on without it.
+  ASSERT_NO_FATAL_FAILURE(take(Command::kRedo));
+  ASSERT_NO_FATAL_FAILURE(take(Command::kRedo));
+  ASSERT_FALSE(heads->HasOther());
+  ASSERT_TRUE(QFile::remove(another()));
+  ASSERT_NO_FATAL_FAILURE(take(Command::kUndo));
+  const auto* notice = Find<QLabel>("noticeText");
+  EXPECT_TRUE(WaitFor([&] { return notice->text().contains(another()); })) << notice->text().toStdString();
+  EXPECT_FALSE(heads->HasOther());
+  const int at = steps->index();
+  QTest::qWait(ui::SettingHistory::kOneChangeMs);
+  EXPECT_EQ(steps->index(), at);
+}
+
+// Whatever was told of the window in between made a step of its own, and no redo was left.
+TEST_F(CompareTracesTest, AComparisonThatIsSetAgainStandsAmongTheStepsBeforeItsTraceIsRead) {
+  Open({1, 2});
+  ASSERT_TRUE(WaitForStatistics());
+  QUndoStack* const steps = window_->state()->parameters.stack();
+  const ui::HeadStore* const heads = window_->store();
+  ASSERT_NO_FATAL_FAILURE(CompareWith(another()));
+  const int index = steps->index();
+  const QString comparison = steps->undoText();
+  window_->store()->SetMetric("entropy");
+  ASSERT_EQ(steps->index(), index + 1);
+  const auto take = [&](Command command) { window_->commands()[command]->trigger(); };
+  take(Command::kUndo);
+  take(Command::kUndo);
+  ASSERT_FALSE(heads->HasOther());
+  const auto is_compared = [&] {
+    return WaitFor([&] { return heads->HasOther() && window_->second_canvas() != nullptr && BothSettled(); });
+  };
+  take(Command::kRedo);
+  ASSERT_FALSE(heads->HasOther()) << "it is still read";
+  EXPECT_FALSE(window_->commands()[Command::kExchangeMaps]->isEnabled());
+  window_->store()->Select({1, 1});
+  EXPECT_EQ(steps->index(), index);
+  EXPECT_EQ(steps->undoText(), comparison);
+  EXPECT_TRUE(steps->canRedo());
+  ASSERT_TRUE(is_compared());
+  EXPECT_EQ(steps->index(), index);
+  EXPECT_EQ(steps->undoText(), comparison);
+  take(Command::kRedo);
+  EXPECT_EQ(heads->metric(), "entropy");
+  // One map alone, before it is there: it does not come, and is back with the second map.
+  take(Command::kUndo);
+  take(Command::kUndo);
+  take(Command::kRedo);
+  ASSERT_FALSE(heads->HasOther());
+  take(Command::kSplit);
+  EXPECT_EQ(window_->second_canvas(), nullptr);
+  EXPECT_EQ(steps->index(), index + 1);
+  EXPECT_FALSE(Find<ui::ProgressStrip>("progressStrip")->IsBusy());
+  QTest::qWait(500);
+  EXPECT_FALSE(heads->HasOther());
+  EXPECT_EQ(window_->second_canvas(), nullptr);
+  take(Command::kUndo);
+  EXPECT_TRUE(is_compared());
+  EXPECT_EQ(steps->index(), index);
+}
+
+// It kept the first map's, which the comparison had given it.
+TEST_F(CompareTracesTest, TheSecondMapHasItsOwnHeadAndMethodAgainWhenAComparisonIsTakenBack) {
+  Open({0, 1});
+  ASSERT_TRUE(WaitForStatistics());
+  ASSERT_NO_FATAL_FAILURE(Use("a-shape", "n_sink=4,n_local=64"));
+  window_->commands()[Command::kSplit]->trigger();
+  ASSERT_TRUE(WaitFor([&] { return BothSettled(); }));
+  ASSERT_NO_FATAL_FAILURE(Use("block-sparse", "n_blocks=2"));
+  window_->store()->Select({1, 2});
+  ASSERT_TRUE(WaitFor([&] { return BothSettled(); }));
+  const ui::MethodTrial& second = window_->state()->references.front();
+  const auto shows = [&](HeadId head, const char* method, const char* parameter, int64_t value) {
+    ASSERT_TRUE(WaitFor([&] { return BothSettled(); }));
+    EXPECT_EQ(window_->second_canvas()->head(), head);
+    ASSERT_EQ(second.method()->name, method);
+    EXPECT_EQ(second.values().Integer(parameter), value);
+  };
+  ASSERT_NO_FATAL_FAILURE(shows({0, 1}, "a-shape", "n_local", 64));
+  ASSERT_NO_FATAL_FAILURE(CompareWith(another()));
+  ASSERT_NO_FATAL_FAILURE(shows({1, 2}, "block-sparse", "n_blocks", 2));
+  window_->commands()[Command::kUndo]->trigger();
+  ASSERT_FALSE(window_->store()->HasOther());
+  ASSERT_NO_FATAL_FAILURE(shows({0, 1}, "a-shape", "n_local", 64));
+  window_->commands()[Command::kRedo]->trigger();
+  ASSERT_TRUE(WaitFor([&] { return window_->store()->HasOther(); }));
+  ASSERT_NO_FATAL_FAILURE(shows({1, 2}, "block-sparse", "n_blocks", 2));
 }
 
 // What ran beside the other trace's statistics ran on a busy machine: it runs again when they are gone, as it does
@@ -220,8 +351,8 @@ TEST_F(CompareTracesTest, AHeadThatTheOtherTraceLacksIsSaidToBeMissing) {
   ASSERT_EQ(window_->canvas()->ComparisonLines().size(), 3);
 }
 
-// The command forbids it, and so does the way back.
-TEST_F(CompareTracesTest, ASwapIsNotTakenBackWhileTheSecondMapShowsAnotherTrace) {
+// The comparison, which a swap would end, goes first; also one that is on its way back.
+TEST_F(CompareTracesTest, ASwapIsTakenBackBehindTheComparison) {
   Open({1, 2});
   ASSERT_TRUE(WaitForStatistics());
   window_->commands()[Command::kSplit]->trigger();
@@ -233,17 +364,18 @@ TEST_F(CompareTracesTest, ASwapIsNotTakenBackWhileTheSecondMapShowsAnotherTrace)
   ASSERT_TRUE(WaitFor([&] { return BothSettled(); }));
   ASSERT_EQ(canvas_->head(), (HeadId{1, 2}));
   const QString swap = steps->undoText();
-  const int before = steps->index() - 1;
+  const int swapped = steps->index();
   CompareWith(another());
-  while (steps->index() > before + 1) window_->commands()[Command::kUndo]->trigger();
+  EXPECT_FALSE(window_->commands()[Command::kExchangeMaps]->isEnabled());
+  window_->commands()[Command::kCompareTrace]->trigger();
+  ASSERT_FALSE(window_->store()->HasOther());
+  // In one go: the trace that the first of them opens again has not answered yet.
+  while (steps->index() > swapped) window_->commands()[Command::kUndo]->trigger();
   ASSERT_EQ(steps->undoText(), swap);
-  ASSERT_TRUE(window_->store()->HasOther());
   window_->commands()[Command::kUndo]->trigger();
-  ASSERT_TRUE(WaitFor([&] { return BothSettled(); }));
-  EXPECT_EQ(canvas_->head(), (HeadId{1, 2}));
-  EXPECT_EQ(steps->index(), before);
-  EXPECT_TRUE(Find<QLabel>("noticeText")->text().contains(QStringLiteral("not swapped back")));
-  EXPECT_NE(steps->redoText(), swap) << "without the way back there is none forth";
+  ASSERT_TRUE(WaitFor([&] { return BothSettled() && !Find<ui::ProgressStrip>("progressStrip")->IsBusy(); }));
+  EXPECT_FALSE(window_->store()->HasOther());
+  EXPECT_EQ(steps->redoText(), swap);
 }
 
 // What a person hovers for, not a list of all that is known.

@@ -187,6 +187,34 @@ TEST_F(GrowingTraceTest, RunsAreNotDroppedWithoutAQuestionAndNotesStay) {
   ASSERT_TRUE(WaitFor([&] { return Tokens() == 600; }));
 }
 
+// To clear them once more deletes what is there by then, and to take that back brings just those.
+TEST_F(GrowingTraceTest, RunsThatAreClearedAgainWhenTheTraceHasGrownComeBack) {
+  OpenWindow(path_);
+  ASSERT_TRUE(WaitForCanvas());
+  ASSERT_TRUE(WaitForStatistics());
+  SetRepeats(window_->canvas(), 1);
+  auto* const runs = Find<QTableView>("runsTable");
+  const auto measure = [&] {
+    window_->commands()[ui::Command::kRun]->trigger();
+    return WaitFor([&] { return runs->model()->rowCount() == 2; });
+  };
+  ASSERT_TRUE(measure());
+  window_->commands()[ui::Command::kClearRuns]->trigger();
+  ASSERT_EQ(runs->model()->rowCount(), 0);
+  trace_.Write(300);
+  LetTheWriterRest();
+  ASSERT_TRUE(WaitFor([&] { return Tokens() == 600; }));
+  ASSERT_TRUE(WaitForStatistics());
+  ASSERT_TRUE(measure());
+  window_->commands()[ui::Command::kUndo]->trigger();
+  EXPECT_TRUE(Find<QLabel>("noticeText")->text().contains(QStringLiteral("the trace has grown")));
+  EXPECT_EQ(runs->model()->rowCount(), 2);
+  window_->commands()[ui::Command::kRedo]->trigger();
+  ASSERT_EQ(runs->model()->rowCount(), 0);
+  window_->commands()[ui::Command::kUndo]->trigger();
+  EXPECT_EQ(runs->model()->rowCount(), 2) << Find<QLabel>("noticeText")->text().toStdString();
+}
+
 // A configuration goes with the length that it was for, and nobody has set that: what was taken back can be set again.
 TEST_F(GrowingTraceTest, AConfigurationThatGoesIsNoStep) {
   OpenWindow(path_);

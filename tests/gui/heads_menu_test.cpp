@@ -3,6 +3,7 @@
 #include <QClipboard>
 #include <QContextMenuEvent>
 #include <QDockWidget>
+#include <QHeaderView>
 #include <QInputDialog>
 #include <QLineEdit>
 #include <QMenu>
@@ -108,6 +109,40 @@ TEST_F(HeadsMenuTest, SeveralRowsAreFilteredAndTaggedTogether) {
   EXPECT_EQ(table_->model()->rowCount(), 2);
   for (const HeadId& head : window_->store()->trace().heads)
     EXPECT_EQ(window_->store()->Passes(head), std::find(both.begin(), both.end(), head) != both.end());
+}
+
+// The titles of a table take no keys: what they do with the mouse is in the menu of its rows.
+TEST_F(HeadsMenuTest, ATableIsSortedAndItsColumnsAreChosenByKeys) {
+  ASSERT_NO_FATAL_FAILURE(Open());
+  const auto choose = [&](const char* submenu, const QString& entry) {
+    AskForMenu(table_, {}, QContextMenuEvent::Keyboard);
+    auto* menu = window_->findChild<QMenu*>(QStringLiteral("headsMenu"));
+    ASSERT_NE(menu, nullptr);
+    auto* opened = menu->findChild<QMenu*>(QLatin1String(submenu));
+    ASSERT_NE(opened, nullptr) << submenu;
+    EXPECT_TRUE(menu->actions().contains(opened->menuAction()));
+    for (QAction* action : opened->actions()) {
+      if (action->text() != entry) continue;
+      action->trigger();
+      menu->close();
+      ASSERT_TRUE(WaitFor([&] { return window_->findChild<QMenu*>(QStringLiteral("headsMenu")) == nullptr; }));
+      EXPECT_EQ(table_->findChild<QMenu*>(QLatin1String(submenu)), nullptr) << "it goes with the menu";
+      return;
+    }
+    FAIL() << submenu << " has no " << entry.toStdString();
+  };
+  const QHeaderView* const header = table_->horizontalHeader();
+  const int metric = ui::HeadTableModel::kFirstMetric;
+  const QString title = table_->model()->headerData(metric, Qt::Horizontal).toString().simplified();
+  ASSERT_NO_FATAL_FAILURE(choose("sortMenu", title));
+  EXPECT_EQ(header->sortIndicatorSection(), metric);
+  EXPECT_EQ(header->sortIndicatorOrder(), Qt::DescendingOrder) << "as the first click on a metric's title";
+  ASSERT_NO_FATAL_FAILURE(choose("sortMenu", title));
+  EXPECT_EQ(header->sortIndicatorOrder(), Qt::AscendingOrder) << "and the second";
+  ASSERT_NO_FATAL_FAILURE(choose("columnMenu", title));
+  EXPECT_TRUE(table_->isColumnHidden(metric));
+  window_->commands()[ui::Command::kUndo]->trigger();
+  EXPECT_FALSE(table_->isColumnHidden(metric));
 }
 
 TEST_F(HeadsMenuTest, ARowThatIsNotSelectedAndAMapHaveTheMenuOfTheirHead) {

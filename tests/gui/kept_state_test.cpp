@@ -12,6 +12,8 @@
 #include <QProcess>
 #include <QProcessEnvironment>
 #include <QTableView>
+#include <QUndoStack>
+#include <algorithm>
 #include <set>
 #include <string>
 
@@ -127,6 +129,68 @@ TEST_F(KeptStateTest, ClearedRunsAreGoneFromTheFileAndUndoBringsThemBack) {
   QTest::mouseClick(Find<QPushButton>("noticeAction"), Qt::LeftButton);
   EXPECT_EQ(Shown(), measured);
   EXPECT_TRUE(WaitForRunsIn(Beside(), 1));
+}
+
+// Ctrl+Z took something else back: what had been set before the runs were cleared.
+TEST_F(KeptStateTest, ThatRunsAreClearedIsAStep) {
+  ASSERT_NO_FATAL_FAILURE(Open(trace_path()));
+  ASSERT_TRUE(Measure());
+  const std::set<std::string> measured = Shown();
+  const auto take = [&](Command command) { window_->commands()[command]->trigger(); };
+  const ui::HeadStore& heads = *window_->store();
+  const std::string metric = heads.metric();
+  window_->store()->SetMetric("entropy");
+  take(Command::kClearRuns);
+  ASSERT_EQ(Runs()->rowCount(), 0);
+  take(Command::kUndo);
+  EXPECT_EQ(Shown(), measured);
+  EXPECT_EQ(heads.metric(), "entropy");
+  EXPECT_TRUE(WaitForRunsIn(Beside(), 1));
+  take(Command::kRedo);
+  EXPECT_EQ(Runs()->rowCount(), 0);
+  // The notice's button is the same step.
+  take(Command::kUndo);
+  take(Command::kClearRuns);
+  QTest::mouseClick(Find<QPushButton>("noticeAction"), Qt::LeftButton);
+  EXPECT_EQ(Shown(), measured);
+  take(Command::kUndo);
+  EXPECT_EQ(heads.metric(), metric) << "the step before";
+}
+
+// They replaced what had been measured since, in the table and in the file.
+TEST_F(KeptStateTest, ClearedRunsThatComeBackLeaveNewerOnesAlone) {
+  ASSERT_NO_FATAL_FAILURE(Open(trace_path()));
+  ASSERT_TRUE(Measure());
+  const auto run_of = [&](const std::string& method) {
+    const auto& runs = Runs()->runs();
+    return *std::ranges::find(runs, method, &analysis::MethodResult::method);
+  };
+  const std::string method = Runs()->runs().back().method;
+  const analysis::MethodResult older = run_of(method);
+  window_->commands()[Command::kClearRuns]->trigger();
+  EXPECT_TRUE(Find<QPushButton>("noticeAction")->isVisible());
+  ASSERT_TRUE(Measure());
+  const analysis::MethodResult newer = run_of(method), dense = run_of("dense");
+  ASSERT_NE(newer.attend.median_ms, older.attend.median_ms);
+  window_->commands()[Command::kUndo]->trigger();
+  EXPECT_EQ(run_of(method).attend.median_ms, newer.attend.median_ms);
+  EXPECT_EQ(run_of("dense").attend.median_ms, dense.attend.median_ms);
+  EXPECT_FALSE(Find<QPushButton>("noticeAction")->isVisible()) << "there is nothing left to undo by it";
+  // Another method's run comes back, and not with its baseline.
+  window_->commands()[Command::kRedo]->trigger();
+  ASSERT_EQ(Runs()->rowCount(), 0);
+  const auto& methods = window_->canvas()->methods();
+  const auto another =
+      std::ranges::find(methods, method == "a-shape" ? "block-sparse" : "a-shape", &kernels::MethodSpec::name);
+  ASSERT_TRUE(window_->canvas()->SetMethod(QString::fromStdString(another->name), kernels::ParameterValues(*another)));
+  ASSERT_TRUE(WaitForCanvas());
+  ASSERT_TRUE(Measure());
+  const analysis::MethodResult last = run_of("dense");
+  ASSERT_NE(last.attend.median_ms, dense.attend.median_ms);
+  QUndoStack* const steps = window_->state()->parameters.stack();
+  while (steps->canUndo() && Shown().size() < 2) window_->commands()[Command::kUndo]->trigger();
+  EXPECT_EQ(run_of(method).attend.median_ms, newer.attend.median_ms);
+  EXPECT_EQ(run_of("dense").attend.median_ms, last.attend.median_ms);
 }
 
 TEST_F(KeptStateTest, WhereTheTracesFolderTakesNoFileTheSettingsFolderDoesAndItIsSaid) {

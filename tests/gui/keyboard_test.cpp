@@ -2,16 +2,20 @@
 // The window without a mouse, and what stays from one file to the next.
 #include <QAction>
 #include <QDialog>
+#include <QDialogButtonBox>
 #include <QDockWidget>
+#include <QKeySequence>
 #include <QLabel>
 #include <QLineEdit>
 #include <QMenu>
+#include <QMenuBar>
 #include <QSet>
 #include <QSignalSpy>
 #include <QTableView>
 #include <QTextBrowser>
 #include <QToolBar>
 #include <QToolButton>
+#include <map>
 
 #include "shell_fixture.h"
 
@@ -245,6 +249,60 @@ TEST_F(KeyboardTest, RecentFilesOpenAgainLatestFirst) {
   recent->actions()[1]->trigger();
   ASSERT_TRUE(WaitFor([&] { return shown() == trace_path(); }));
   EXPECT_EQ(recent->actions()[0]->text(), trace_path());
+}
+
+// Tab went to a field's Browse button first, and then back to the field.
+TEST_F(KeyboardTest, TabGoesThroughADialogAsItIsRead) {
+  OpenWindow(trace_path());
+  ASSERT_TRUE(WaitForCanvas());
+  for (const Command command : {Command::kCapture, Command::kTuneDialog, Command::kClasses, Command::kSettings}) {
+    window_->commands()[command]->trigger();
+    QDialog* dialog = nullptr;
+    ASSERT_TRUE(WaitFor([&] {
+      for (QDialog* one : window_->findChildren<QDialog*>()) dialog = one->isVisible() ? one : dialog;
+      return dialog != nullptr;
+    }));
+    ASSERT_TRUE(QTest::qWaitForWindowExposed(dialog));
+    QList<QWidget*> stops;
+    for (QWidget* at = dialog->nextInFocusChain(); at != dialog; at = at->nextInFocusChain()) {
+      if (at->window() == dialog && at->isVisible() && at->isEnabled() && (at->focusPolicy() & Qt::TabFocus) != 0 &&
+          at->focusProxy() == nullptr)
+        stops.append(at);
+    }
+    ASSERT_GT(stops.size(), 1);
+    for (qsizetype i = 1; i < stops.size(); ++i) {
+      const auto place = [&](const QWidget* of) { return QRect(of->mapTo(dialog, QPoint()), of->size()); };
+      const QRect before = place(stops[i - 1]), now = place(stops[i]);
+      const bool goes_up = now.bottom() < before.top();
+      const bool goes_left =
+          now.right() < before.left() && now.top() <= before.bottom() && now.bottom() >= before.top();
+      // In the row of buttons below a dialog, which the style arranges.
+      const bool is_in_row = qobject_cast<QDialogButtonBox*>(stops[i]->parentWidget()) != nullptr &&
+                             stops[i]->parentWidget() == stops[i - 1]->parentWidget();
+      EXPECT_FALSE(goes_up || (goes_left && !is_in_row))
+          << dialog->objectName().toStdString() << ": from " << stops[i - 1]->objectName().toStdString() << " to "
+          << stops[i]->objectName().toStdString();
+    }
+    dialog->close();
+  }
+}
+
+// Of two with the same letter, Alt and the letter chose neither, but went from one to the other.
+TEST_F(KeyboardTest, ALetterChoosesOneEntryOfAMenu) {
+  OpenWindow(trace_path());
+  ASSERT_TRUE(WaitForCanvas());
+  int letters = 0;
+  for (const QAction* of_bar : window_->menuBar()->actions()) {
+    std::map<QChar, QString> taken;
+    for (const QAction* entry : of_bar->menu()->actions()) {
+      const QKeySequence key = QKeySequence::mnemonic(entry->text());
+      if (key.isEmpty()) continue;
+      const auto [at, is_new] = taken.emplace(key.toString().back(), entry->text());
+      EXPECT_TRUE(is_new) << at->second.toStdString() << " and " << entry->text().toStdString();
+      ++letters;
+    }
+  }
+  EXPECT_GT(letters, 60);
 }
 
 }  // namespace

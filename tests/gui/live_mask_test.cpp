@@ -226,6 +226,8 @@ TEST_F(LiveMaskTest, WhatRanBesideTheStatisticsRunsAgainWhenTheyAreStopped) {
 
 TEST_F(LiveMaskTest, NoKernelFollowsWhereThatIsSwitchedOff) {
   OpenHead();
+  window_->resize(1400, 940);  // the switch is at the end of the panel, which scrolls in a lower window
+  ASSERT_TRUE(WaitForCanvas(60000));
   ASSERT_TRUE(window_->state()->trial.live());
   // On a busy machine the panel may have moved between the look at it and the click: then one looks again.
   // The switch is asked, and not what follows it, which may take long: a second click would switch it on again.

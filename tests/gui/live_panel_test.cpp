@@ -68,6 +68,23 @@ TEST_F(LivePanelTest, ADecodeMethodIsPickedDraggedSeenAndMeasured) {
   EXPECT_EQ(workbench_.last_method, "newest");
 }
 
+// What comes while nobody touches the window, as the sentence of a run that does not follow the slider.
+TEST_F(LivePanelTest, ThePanelFitsWhatComesByItself) {
+  Show();
+  workbench_.SetPoster([](std::function<void()> act) { QTimer::singleShot(150, qApp, std::move(act)); });
+  workbench_.fail_next_live_run = true;
+  kernels::ParameterValues values(workbench_.methods().back());
+  ASSERT_EQ(values.Set(workbench_.methods().back(), "local", 100), "");
+  ASSERT_TRUE(canvas_->SetMethod("newest", values));
+  QTest::qWait(100);
+  const double before = canvas_->PanelControl("panel").height();
+  ASSERT_TRUE(QTest::qWaitFor([&] { return !workbench_.fail_next_live_run; }, 5000));
+  QTest::qWait(400);
+  Settle();
+  EXPECT_NE(canvas_->PanelControl("panel").height(), before) << "there is something to fit";
+  EXPECT_LE(canvas_->PanelControl("display").bottom(), canvas_->PanelControl("panel").bottom());
+}
+
 // A parameter that is one of several names: picked from a list, by the mouse or the keys.
 TEST_F(LivePanelTest, AChoiceIsPickedByItsName) {
   Show();

@@ -53,6 +53,8 @@ TEST_F(MapPictureTest, APictureIsOfOneHeadAlone) {
   canvas->MakePicture(size, 2);
   ASSERT_TRUE(WaitFor([&] { return made.size() == 1; }, 60000));
   const QImage alone = made[0][0].value<QImage>();
+  const std::optional<analysis::HeadId> first = window_->store()->selected();
+  ASSERT_TRUE(first);
   canvas->MakePicture(size, 2);
   // Its tiles are there from the first one, so its steps have begun: another head comes in between two of them.
   for (int step = 0; step < 4; ++step) QCoreApplication::sendPostedEvents(canvas, QEvent::MetaCall);
@@ -60,11 +62,30 @@ TEST_F(MapPictureTest, APictureIsOfOneHeadAlone) {
   ASSERT_TRUE(WaitFor([&] { return made.size() == 2; }, 60000));
   EXPECT_EQ(made[1][0].value<QImage>(), alone);
 
+  // One that comes earlier is the picture's, and nothing of it is missing.
+  const analysis::HeadId other{.layer = 7, .head = 3};
+  canvas->MakePicture(size, 2);
+  ASSERT_TRUE(WaitFor([&] { return made.size() == 3; }, 60000));
+  const QImage of_other = made[2][0].value<QImage>();
+  ASSERT_NE(of_other, alone);
+  for (int steps = 0; steps < 4; ++steps) {
+    SCOPED_TRACE(steps);
+    window_->store()->Select(*first);
+    ASSERT_TRUE(WaitForCanvas());
+    canvas->MakePicture(size, 2);
+    for (int step = 0; step < steps; ++step) QCoreApplication::sendPostedEvents(canvas, QEvent::MetaCall);
+    window_->store()->Select(other);
+    ASSERT_TRUE(WaitFor([&] { return made.size() == 4 + steps; }, 60000));
+    EXPECT_EQ(made.back()[1].toString(), QString());
+    const QImage picture = made.back()[0].value<QImage>();
+    EXPECT_TRUE(picture == of_other || (steps > 0 && picture == alone));
+  }
+
   // One that is given up tells nothing.
   canvas->MakePicture(size, 2);
   canvas->CancelExport();
   ASSERT_TRUE(WaitForCanvas());
-  EXPECT_EQ(made.size(), 2);
+  EXPECT_EQ(made.size(), 7);
 }
 
 }  // namespace

@@ -315,8 +315,11 @@ TEST_F(NotesWindowTest, ANamedLayoutIsSavedRestoredAndDeleted) {
   // Kept for the next start.
   ASSERT_NO_FATAL_FAILURE(Open());
   ASSERT_NE(named("Restore"), nullptr);
+  window_->commands()[Command::kLogScale]->trigger();
   named("Delete")->trigger();
   EXPECT_EQ(named("Restore"), nullptr);
+  const QUndoStack* steps = window_->state()->parameters.stack();
+  EXPECT_EQ(steps->text(steps->index() - 2), QStringLiteral("scale of the map"));
   Press(Qt::Key_Z, Qt::ControlModifier);
   EXPECT_NE(named("Restore"), nullptr);
 }

@@ -3,7 +3,9 @@
 // alone, tabs and numbers of a small window, and what is written in faint ink.
 #include <QCheckBox>
 #include <QClipboard>
+#include <QDir>
 #include <QDockWidget>
+#include <QJsonArray>
 #include <QLabel>
 #include <QLineEdit>
 #include <QListWidget>
@@ -22,10 +24,11 @@
 
 #include "allowed.h"
 #include "analysis/types/ground.h"
+#include "command_line.h"
 #include "command_palette.h"
 #include "error_ink.h"
 #include "progress_strip.h"
-#include "shell_fixture.h"
+#include "reach_fixture.h"
 #include "theme.h"
 #include "trace_info.h"
 #include "welcome_page.h"
@@ -385,6 +388,54 @@ TEST_F(PaneReachTest, MapAndPanelAreLightInALightWindowAndDarkInADarkOne) {
     EXPECT_TRUE(WaitFor([&] { return paper() == expected; }, 5000)) << paper().name().toStdString();
     EXPECT_EQ(panel_is_light(), light);
   }
+}
+
+// A trace that was named from its own folder was named so in the command, which no other folder knows; a dash in front
+// made an option of it.
+TEST_F(ReachTest, ACopiedCommandFindsATraceThatWasNamedFromItsFolder) {
+  const QString name = QStringLiteral("-it's \"odd\" é.h5");
+  ASSERT_TRUE(QFile::copy(trace_path(), File(name)));
+  const QString folder = QDir::currentPath();
+  ASSERT_TRUE(QDir::setCurrent(folder_.path()));
+  OpenWindow(name);
+  const bool opened = WaitForCanvas();
+  EXPECT_TRUE(QDir::setCurrent(folder));
+  ASSERT_TRUE(opened);
+  window_->commands()[Command::kCopyHeadsCommand]->trigger();
+  const QString command = QApplication::clipboard()->text();
+  EXPECT_TRUE(command.contains(ui::ShellQuoted(File(name)))) << command.toStdString();
+  const QJsonObject told = RunInShell(command, File(QStringLiteral("heads.json")));
+  EXPECT_EQ(told[QLatin1String("heads")].toArray().size(), 8);
+}
+
+// The notice over the map had no end either.
+TEST_F(ReachTest, ALongCommandIsCopiedWholeAndSaidShort) {
+  Open();
+  std::vector<analysis::HeadId> many(500, analysis::HeadId{1, 2});
+  Q_EMIT window_->state()->offers.HeadsMenuWanted(many, {});
+  auto* copy = window_->findChild<QAction*>(QStringLiteral("copyHeads"));
+  ASSERT_NE(copy, nullptr);
+  copy->trigger();
+  EXPECT_GT(QApplication::clipboard()->text().size(), 1000);
+  EXPECT_LT(Find<QLabel>("noticeText")->text().size(), 320);
+  EXPECT_TRUE(Find<QLabel>("noticeText")->text().endsWith(QChar(0x2026)));
+  while (QWidget* popup = QApplication::activePopupWidget()) popup->close();
+}
+
+// The style's cross is dark, and stood on a dark ground.
+TEST_F(PaneReachTest, ANoticesCrossStandsOutFromItsGround) {
+  OpenWindow(trace_path());
+  ASSERT_TRUE(WaitForCanvas());
+  window_->commands()[Command::kCopyHeadsCommand]->trigger();
+  auto* close = Find<QToolButton>("noticeClose");
+  ASSERT_TRUE(WaitFor([&] { return close->isVisible(); }));
+  const QImage shown = close->grab().toImage();
+  int light = 0;
+  for (int y = 0; y < shown.height(); ++y) {
+    for (int x = 0; x < shown.width(); ++x) light += qGray(shown.pixel(x, y)) > 200 ? 1 : 0;
+  }
+  EXPECT_GT(light, 8);
+  EXPECT_LT(light, shown.width() * shown.height() / 3);
 }
 
 }  // namespace

@@ -471,10 +471,19 @@ TEST_F(ReachTest, TheDifferenceOfTwoMasksIsTheCommandLines) {
   window_->commands()[Command::kMapDifference]->trigger();
   ASSERT_TRUE(WaitFor([&] { return canvas_->ComparisonLines().size() == 3 && canvas_->IsSettled(); }));
   ASSERT_TRUE(WaitFor([&] { return canvas_->ComparisonLines()[2].contains(QLatin1Char('%')); }));
-  const QJsonObject told = RunInShell(QStringLiteral("headscope diff %1 --method a-shape:n_sink=16,n_local=16 --method "
-                                                     "streaming-llm:n_sink=4,n_local=64,n_dilated=0 --heads 0:2")
-                                          .arg(trace_path()),
-                                      File(QStringLiteral("overlap.json")));
+  // Its colours are on the map.
+  const QImage picture = canvas_->grabFramebuffer();
+  const auto at = [&](int64_t row, int64_t column) {
+    return picture.pixelColor((canvas_->PixelOf(row, column) * picture.devicePixelRatio()).toPoint());
+  };
+  EXPECT_GT(at(400, 8).red(), at(400, 8).blue() + 60) << "the first alone: orange";
+  EXPECT_GT(at(400, 360).blue(), at(400, 360).red() + 60) << "the second alone: blue";
+  window_->commands()[Command::kCopyDifferenceCommand]->trigger();
+  const QString command = QApplication::clipboard()->text();
+  EXPECT_TRUE(
+      command.contains(QStringLiteral(" --method a-shape:n_sink=16,n_local=16 --method streaming-llm:n_sink=4,")))
+      << command.toStdString();
+  const QJsonObject told = RunInShell(command, File(QStringLiteral("overlap.json")));
   const QJsonObject head = told["heads"].toArray().first().toObject();
   const QStringList lines = canvas_->ComparisonLines();
   const char* const names[] = {"first_alone", "second_alone", "both"};
@@ -484,13 +493,8 @@ TEST_F(ReachTest, TheDifferenceOfTwoMasksIsTheCommandLines) {
         << lines[i].toStdString() << " and " << names[i];
     EXPECT_GT(count, 0) << "the case says something";
   }
-  // Its colours are on the map.
-  const QImage picture = canvas_->grabFramebuffer();
-  const auto at = [&](int64_t row, int64_t column) {
-    return picture.pixelColor((canvas_->PixelOf(row, column) * picture.devicePixelRatio()).toPoint());
-  };
-  EXPECT_GT(at(400, 8).red(), at(400, 8).blue() + 60) << "the first alone: orange";
-  EXPECT_GT(at(400, 360).blue(), at(400, 360).red() + 60) << "the second alone: blue";
+  window_->commands()[Command::kMapDifference]->trigger();
+  EXPECT_FALSE(window_->commands()[Command::kCopyDifferenceCommand]->isEnabled()) << "nothing is compared";
 }
 
 TEST_F(ReachTest, AnotherTraceInTheSecondMapIsComparedHeadByHead) {

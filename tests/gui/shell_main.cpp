@@ -4,12 +4,30 @@
 
 #include <QLocale>
 #include <QSurfaceFormat>
+#include <string>
+#include <vector>
 
 #include "monkey.h"
 #include "visible_focus.h"
 #include "watchdog.h"
 
+namespace {
+
+int RunWithWindow(int argc, char** argv) {
+  headscope::gui_test::WatchedApplication application(argc, argv);
+  auto* const watchdog = new headscope::gui_test::WatchdogListener(&application);
+  ::testing::TestEventListeners& listeners = ::testing::UnitTest::GetInstance()->listeners();
+  listeners.Append(watchdog);
+  QApplication::setStyle(headscope::ui::MakeApplicationStyle());
+  const int result = RUN_ALL_TESTS();
+  delete listeners.Release(watchdog);
+  return result;
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
+  const std::vector<std::string> arguments(argv, argv + argc);
   ::testing::InitGoogleTest(&argc, argv);
   if (::testing::GTEST_FLAG(list_tests)) return RUN_ALL_TESTS();
   headscope::gui_test::ReadMonkeySeconds(&argc, argv);
@@ -22,8 +40,5 @@ int main(int argc, char** argv) {
   format.setAlphaBufferSize(8);
   QSurfaceFormat::setDefaultFormat(format);
   QLocale::setDefault(QLocale::c());
-  headscope::gui_test::WatchedApplication application(argc, argv);
-  ::testing::UnitTest::GetInstance()->listeners().Append(new headscope::gui_test::WatchdogListener(&application));
-  QApplication::setStyle(headscope::ui::MakeApplicationStyle());
-  return RUN_ALL_TESTS();
+  return headscope::gui_test::WatchdogListener::EndOrRunAgain(RunWithWindow(argc, argv), arguments);
 }

@@ -273,6 +273,7 @@ TEST_F(ShellTest, GoToAndFindTokenCentreTheMap) {
   EXPECT_TRUE(WaitFor([&] { return centred(400, 35); }, 3000));
   QTest::keyClick(window_.get(), Qt::Key_F, Qt::ControlModifier);
   QTest::keyClicks(input, QStringLiteral("NEEDLE"));
+  EXPECT_EQ(Find<QLabel>("findResult")->text(), QStringLiteral("1 match"));
   QTest::keyClick(input, Qt::Key_Return);
   EXPECT_TRUE(Find<QLabel>("findResult")->text().contains(QStringLiteral("300")));
   EXPECT_TRUE(WaitFor([&] { return centred(300, 300); }, 3000));

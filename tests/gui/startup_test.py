@@ -74,17 +74,29 @@ def bench_refuses(program, home):
 
 
 def bench_makes_its_trace(program, home):
-    """A synthetic trace is opened like any other, and nothing of it stays."""
+    """A synthetic trace is opened like any other, nothing of it stays, and the sliders of both phases are moved on it."""
     temporary, out = os.path.join(home, "temporary"), os.path.join(home, "window.json")
     os.mkdir(temporary)
     run = subprocess.run([program, "bench", "--gui", "--synthetic", "512x64", "--pan-seconds", "0.5", "--slider-steps",
-                          "0", "-o", out], env=dict(environment_of(home), TMPDIR=temporary), capture_output=True,
+                          "1", "-o", out], env=dict(environment_of(home), TMPDIR=temporary), capture_output=True,
                          text=True, timeout=120 * PATIENCE)
     assert run.returncode == 0, (run.returncode, run.stderr)
     with open(out, encoding="utf-8") as file:
-        opened = json.load(file)["trace"]
+        report = json.load(file)
+    opened = report["trace"]
     assert (opened["tokens"], opened["rows"], opened["heads"]) == (512, 512, 64), opened
     assert os.listdir(temporary) == [], os.listdir(temporary)
+    for phase in ("prefill", "decode"):
+        moved = {live["method"] for live in report["live"] if live["phase"] == phase and live["maps"]["count"] == 1}
+        assert len(moved) >= 10, (phase, moved)
+    # Each has times, or the window's reason: the first budgets of one are less than it always keeps, and another wants
+    # vectors that the trace lacks.
+    for live in report["live"]:
+        assert (live["maps"]["count"] == 1) == ("refused" not in live), live
+    decode = {live["method"]: live for live in report["live"] if live["phase"] == "decode"}
+    assert decode["lag-kv"]["maps"]["count"] == 1, decode["lag-kv"]
+    assert "before RoPE" in decode["expected-attention"]["refused"], decode["expected-attention"]
+    assert decode["expected-attention"]["refused"] in run.stdout, run.stdout
 
 
 def main():

@@ -138,6 +138,36 @@ TEST_F(ReachTest, TheTuningDialogFindsWhatTheCommandLineFinds) {
 }
 
 // Each head as the panel's search judges it, in its group: the mask of what was found for a head keeps the target.
+// An hour's work went with the window without a word.
+TEST_F(ReachTest, WhatATuningHasFoundIsNotDroppedUnasked) {
+  Open();
+  ASSERT_NO_FATAL_FAILURE(Use("a-shape", "n_sink=4,n_local=64"));
+  window_->state()->trial.SetTarget(0.6);
+  ASSERT_TRUE(Finish(Command::kSweepTune));
+  ASSERT_EQ(window_->state()->sweep.Tuned().size(), 8U);
+  AnswerQuestion(QStringLiteral("Cancel"));
+  EXPECT_FALSE(window_->close());
+  ASSERT_EQ(questions_.size(), 1U);
+  EXPECT_EQ(
+      questions_[0].text,
+      QStringLiteral("What the tuning has found for 8 of 8 heads has not been exported. Quitting discards it. Kept, "
+                     "it is offered when this trace is opened again."));
+  EXPECT_EQ(questions_[0].default_button, QStringLiteral("Cancel"));
+  AnswerQuestion(QStringLiteral("Cancel"));
+  window_->OpenPath(trace_path());
+  EXPECT_EQ(questions_.size(), 2U);
+  EXPECT_EQ(window_->state()->sweep.Tuned().size(), 8U) << "nothing was opened";
+  const QString file = File(QStringLiteral("tuned.json"));
+  QTest::qWait(1);  // those who answered are gone
+  AnswerQuestion(QStringLiteral("Export…"));
+  AnswerFileDialog(file);
+  EXPECT_TRUE(window_->close()) << Find<QLabel>("noticeText")->text().toStdString();
+  EXPECT_TRUE(QFile::exists(file));
+  EXPECT_EQ(questions_.size(), 3U);
+  EXPECT_TRUE(window_->close()) << "it is in a file";
+  EXPECT_EQ(questions_.size(), 3U);
+}
+
 TEST_F(ReachTest, EveryHeadIsTunedInTheGroupThatSharesItsChoice) {
   Open();
   Use("quest", "page_size=4,dense_layers=0");

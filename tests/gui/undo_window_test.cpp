@@ -5,11 +5,17 @@
 #include <QApplication>
 #include <QCheckBox>
 #include <QComboBox>
+#include <QHeaderView>
 #include <QMouseEvent>
 #include <QSpinBox>
+#include <QTableView>
 #include <array>
+#include <utility>
 
+#include "maps_pane.h"
 #include "reach_fixture.h"
+#include "runs_model.h"
+#include "set_repeats.h"
 #include "setting_history.h"
 
 namespace headscope::gui_test {
@@ -81,6 +87,116 @@ TEST_F(UndoTest, WhatPanesAreSetToIsTakenBackAndKept) {
   EXPECT_FALSE(Find<QCheckBox>("logCounts")->isChecked());
   EXPECT_EQ(window_->state()->quantise.settings().formats.size(), 1U) << "as chosen in its pane";
   EXPECT_FALSE(CanUndo()) << "nobody has set it since";
+}
+
+// All were "change view".
+TEST_F(UndoTest, AStepSaysWhatItTakesBack) {
+  Open();
+  const std::array steps = {std::pair{Command::kThemeDark, "&Undo colours of the window"},
+                            std::pair{Command::kLogScale, "&Undo scale of the map"},
+                            std::pair{Command::kSplit, "&Undo split of the map"},
+                            std::pair{Command::kSplitFollows, "&Undo maps that follow the head"}};
+  for (const auto& [command, text] : steps) {
+    window_->commands()[command]->trigger();
+    ASSERT_TRUE(WaitForCanvas());
+    EXPECT_EQ(window_->commands()[Command::kUndo]->text().toStdString(), text);
+  }
+  window_->store()->SetMetric("entropy");
+  EXPECT_EQ(window_->commands()[Command::kUndo]->text(), QStringLiteral("&Undo colour of the heads"));
+}
+
+// A map tells of its settings behind its next frame: what was asked for before that came first among the steps, or took
+// the step before back.
+TEST_F(UndoTest, WhatWasSetAtOnceBeforeIsTheStepBefore) {
+  Open();
+  ASSERT_TRUE(WaitForStatistics());
+  window_->commands()[Command::kSplit]->trigger();
+  ASSERT_TRUE(WaitForCanvas());
+  window_->store()->Select({0, 1});
+  ASSERT_TRUE(WaitForCanvas());
+  SetRepeats(canvas_, 1);
+  ASSERT_TRUE(Finish(Command::kRun));
+  ASSERT_TRUE(WaitForCanvas());
+  QUndoStack* const steps = window_->state()->parameters.stack();
+  for (const Command command : {Command::kClearRuns, Command::kExchangeMaps}) {
+    ASSERT_NO_FATAL_FAILURE(Pause());
+    const int before = steps->index();
+    const auto scale = canvas_->scale();
+    window_->commands()[Command::kLogScale]->trigger();
+    window_->commands()[command]->trigger();
+    ASSERT_EQ(steps->index(), before + 2);
+    EXPECT_EQ(steps->text(before), QStringLiteral("scale of the map"));
+    ASSERT_TRUE(WaitForCanvas());
+    EXPECT_EQ(steps->index(), before + 2);
+    ASSERT_NO_FATAL_FAILURE(Undo());
+    EXPECT_NE(canvas_->scale(), scale);
+    ASSERT_NO_FATAL_FAILURE(Undo());
+    EXPECT_EQ(canvas_->scale(), scale);
+  }
+  ASSERT_NO_FATAL_FAILURE(Pause());
+  window_->store()->SetMetric("entropy");
+  const int before = steps->index();
+  const auto scale = canvas_->scale();
+  window_->commands()[Command::kLogScale]->trigger();
+  ASSERT_NO_FATAL_FAILURE(Undo());
+  EXPECT_EQ(canvas_->scale(), scale);
+  EXPECT_EQ(window_->store()->metric(), "entropy");
+  EXPECT_EQ(steps->index(), before);
+  // What is set anew ends what could be set again.
+  window_->commands()[Command::kOverlay]->trigger();
+  window_->commands()[Command::kRedo]->trigger();
+  EXPECT_EQ(canvas_->scale(), scale);
+  EXPECT_FALSE(steps->canRedo());
+}
+
+TEST_F(UndoTest, AStepOfTheMapsSettingsSaysWhich) {
+  Open();
+  const std::array settings = {
+      std::pair{QJsonObject{{"profiles", !canvas_->DisplayState()["profiles"].toBool()}}, "profiles of the map"},
+      std::pair{QJsonObject{{"minimap", !canvas_->DisplayState()["minimap"].toBool()}}, "minimap"},
+      std::pair{QJsonObject{{"live_runs", !canvas_->DisplayState()["live_runs"].toBool()}}, "live runs"},
+      std::pair{QJsonObject{{"repeats", 7}}, "repeats of a run"},
+      std::pair{QJsonObject{{"measures_alone", !canvas_->DisplayState()["measures_alone"].toBool()}},
+                "runs of one head alone"},
+      std::pair{QJsonObject{{"picture_width", 1234}}, "width of pictures"},
+      std::pair{QJsonObject{{"picture_ground", "dark"}}, "background of pictures"}};
+  for (const auto& [setting, text] : settings) {
+    canvas_->RestoreViewState(setting);
+    ASSERT_TRUE(WaitForCanvas());
+    EXPECT_EQ(window_->state()->parameters.stack()->undoText().toStdString(), text);
+  }
+}
+
+TEST_F(UndoTest, HowRunsAreSortedAndHowLargeMapsAreIsTakenBackAndKept) {
+  Open();
+  ASSERT_TRUE(WaitForStatistics());
+  auto* const table = Find<QTableView>("runsTable");
+  const QHeaderView* const header = table->horizontalHeader();
+  const int usual = header->sortIndicatorSection();
+  ASSERT_NE(usual, ui::RunsModel::kMethod);
+  table->sortByColumn(ui::RunsModel::kMethod, Qt::AscendingOrder);
+  ASSERT_NO_FATAL_FAILURE(Undo());
+  EXPECT_EQ(header->sortIndicatorSection(), usual);
+  ASSERT_NO_FATAL_FAILURE(Redo());
+  EXPECT_EQ(header->sortIndicatorSection(), ui::RunsModel::kMethod);
+  EXPECT_EQ(header->sortIndicatorOrder(), Qt::AscendingOrder);
+  ASSERT_NO_FATAL_FAILURE(Pause());
+  Raise("mapsDock");
+  auto* maps = window_->findChild<ui::MapsView*>();
+  ASSERT_NE(maps, nullptr);
+  const QRect fitted = maps->RectOf({1, 3});
+  QTest::keyClick(maps, Qt::Key_Minus);
+  const QRect smaller = maps->RectOf({1, 3});
+  ASSERT_LT(smaller.width(), fitted.width());
+  ASSERT_NO_FATAL_FAILURE(Undo());
+  EXPECT_EQ(maps->RectOf({1, 3}), fitted);
+  ASSERT_NO_FATAL_FAILURE(Redo());
+  EXPECT_EQ(maps->RectOf({1, 3}), smaller);
+  OpenWindow(trace_path());
+  ASSERT_TRUE(WaitForCanvas());
+  EXPECT_EQ(Find<QTableView>("runsTable")->horizontalHeader()->sortIndicatorSection(), ui::RunsModel::kMethod);
+  Raise("mapsDock");
+  EXPECT_EQ(window_->findChild<ui::MapsView*>()->RectOf({1, 3}).width(), smaller.width());
 }
 
 TEST_F(UndoTest, ASwapOfTheMapsIsOneStep) {

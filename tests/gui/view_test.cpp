@@ -58,6 +58,12 @@ TEST_F(ViewTest, MenusMarkThePresentColoursAndMetric) {
   ASSERT_NE(box->currentText(), before);
   EXPECT_EQ(window_->canvas()->color_map(), box->currentText());
   EXPECT_EQ(Checked(colors), QStringList{QStringLiteral("Map colours: ") + box->currentText()});
+  // One that not everybody can read is called so where it is chosen, and is chosen all the same.
+  QTest::keyClicks(box, QStringLiteral("tur"));
+  EXPECT_EQ(window_->canvas()->color_map(), QStringLiteral("turbo"));
+  EXPECT_EQ(Checked(colors), QStringList{QStringLiteral("Map colours: turbo (not colour-blind safe)")});
+  EXPECT_EQ(box->currentText(), QStringLiteral("turbo (not colour-blind safe)"));
+  EXPECT_LT(box->width(), box->fontMetrics().horizontalAdvance(box->currentText())) << "the bar has no room for that";
 
   auto* metric = Find<QComboBox>("metricBox");
   EXPECT_EQ(Checked(metrics), QStringList{QStringLiteral("Colour heads by ") + metric->currentText()});

@@ -7,6 +7,7 @@
 #include <QDialog>
 #include <QDockWidget>
 #include <QPixmap>
+#include <QPushButton>
 #include <QScreen>
 #include <algorithm>
 #include <cstdlib>
@@ -143,6 +144,32 @@ class VisibleFocusTest : public ShellTest {
 
 TEST_F(VisibleFocusTest, EveryPlaceIsSeenAndNamedInLightColours) {
   ExamineAll(Command::kThemeLight);
+}
+
+// From a cold start, before anybody has pressed Tab: a button that a key brought up had no frame.
+TEST_F(VisibleFocusTest, WhatAKeyOpensShowsItsFocusAndWhatTheMouseDoesNot) {
+  OpenWindow(trace_path());
+  ASSERT_TRUE(WaitForCanvas());
+  ASSERT_TRUE(WaitForStatistics());
+  const auto differing = [this] {
+    auto* const button = Find<QPushButton>("startTour");
+    EXPECT_TRUE(WaitFor([&] { return button->hasFocus(); }));
+    const QImage with = OnScreen(button);
+    button->clearFocus();
+    const int differ = Differing(OnScreen(button), with);
+    button->setFocus();
+    return differ;
+  };
+  Press(Qt::Key_F1);
+  EXPECT_GE(differing(), 80);
+  Press(Qt::Key_Escape);
+  QTest::mouseClick(window_->canvas(), Qt::LeftButton, {}, window_->canvas()->rect().center());
+  window_->commands()[Command::kWelcome]->trigger();
+  EXPECT_LT(differing(), 80) << "the mouse";
+  Press(Qt::Key_Escape);
+  QTest::mouseClick(window_->canvas(), Qt::LeftButton, {}, window_->canvas()->rect().center());
+  Press(Qt::Key_F1);
+  EXPECT_GE(differing(), 80) << "a key behind the mouse";
 }
 
 TEST_F(VisibleFocusTest, EveryPlaceIsSeenInDarkColours) {

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdio>
 #include <memory>
+#include <numeric>
 #include <string>
 
 #include "canvas_model.h"
@@ -504,6 +505,27 @@ TEST(CanvasModelTest, CaptionSaysWhatAPictureShows) {
   EXPECT_THAT(text, ::testing::HasSubstr("mean of a pixel's scores, linear"));
   EXPECT_THAT(text, ::testing::Not(::testing::HasSubstr("Grey")));
   EXPECT_THAT(text, ::testing::Not(::testing::HasSubstr("blue")));
+}
+
+// Of a trace of the last queries the map is wider than high, and is laid out as such.
+TEST(CanvasModelTest, AMapOfTheLastQueriesHasTheWidthThatASquareOneLeaves) {
+  FakeWorkbench workbench(600);
+  CanvasModel model;
+  model.SetWorkbench(&workbench);
+  EXPECT_EQ(model.Parts().aspect, 1) << "no map";
+  TraceSummary trace = workbench.Summary();
+  model.SetTrace(trace);
+  EXPECT_EQ(model.Parts().aspect, 1);
+  const double width = model.LayOut({1400, 800}).map.width;
+  trace.row_positions.assign(16, 0);
+  std::iota(trace.row_positions.begin(), trace.row_positions.end(), 600 - 16);
+  trace.num_rows = 16;
+  model.SetTrace(trace);
+  EXPECT_EQ(model.Parts().aspect, 37.5);
+  EXPECT_GT(model.LayOut({1400, 800}).map.width, width + 108);
+  EXPECT_EQ(model.LayOut({1400, 800}).row_profile.width, 52);
+  model.view().SetExtent(600, 600);
+  EXPECT_EQ(model.Parts().aspect, 1) << "beside a map that is larger it shows what that one does";
 }
 
 // A picture as wide as the map needs: a square map in a wide window leaves no blank half.

@@ -302,6 +302,62 @@ TEST(CanvasLayoutTest, ASmallMapTakesTheRoomOfItsCurvesAndItsColourBar) {
   EXPECT_GT(LayOutCanvas(252, 300, {.panel = PanelPlace::kStrip}).panel.x, 0) << "the title begins in sight";
 }
 
+// As under a row of panes, or on a wide, low screen, where a square map left two thirds of the width empty, and the
+// panel was rolled up above it all the same.
+TEST(CanvasLayoutTest, InALowWidePlaceThePanelAndTheRowsCurveTakeWhatTheMapLeaves) {
+  for (const double width : {760.0, 850.0, 985.0}) {
+    SCOPED_TRACE(width);
+    EXPECT_TRUE(HasRoomForPanel(width, 300, {.profiles = true}));
+    const CanvasLayout low = LayOutCanvas(width, 300, {.profiles = true, .panel = PanelPlace::kBeside});
+    const double whole = std::min(low.map.width, low.map.height);
+    EXPECT_EQ(whole, LayOutCanvas(width, 300, {.profiles = true}).map.height)
+        << "the whole map is as large as it can be";
+    EXPECT_LE(low.map.width - whole, width / 8) << "empty";
+    EXPECT_EQ(low.row_profile.x, low.map.right() + 6);
+    EXPECT_LT(low.row_profile.right(), low.color_bar.x);
+    EXPECT_LE(low.color_bar.right(), low.panel.x);
+  }
+  EXPECT_FALSE(HasRoomForPanel(850, 230, {.profiles = true})) << "of the panel, little could be seen";
+  EXPECT_FALSE(HasRoomForPanel(560, 300, {.profiles = true})) << "of the map, little would be left";
+  EXPECT_GT(LayOutCanvas(1600, 300, {.profiles = true}).map.width, 900) << "what is zoomed into has the width";
+  const CanvasParts picture{.profiles = true, .source_lines = 1, .legend_lines = 4};
+  EXPECT_EQ(LayOutCanvas(1600, 500, picture).row_profile.width, 52)
+      << "a picture in a file is laid out as the command line's";
+}
+
+// As on a screen of 2560 x 1440, where a third of the canvas was blank beside the map, and on one much wider than high.
+TEST(CanvasLayoutTest, OnAWideScreenTheRowsCurveTakesTheRoomAndTheMapStandsInTheMiddle) {
+  for (const auto& [width, height] :
+       {std::pair{1795.0, 1060.0}, {1795.0, 1340.0}, {2560.0, 1400.0}, {3440.0, 1400.0}}) {
+    SCOPED_TRACE(width);
+    const CanvasLayout wide = LayOutCanvas(width, height, {.profiles = true, .panel = PanelPlace::kBeside});
+    const double whole = std::min(wide.map.width, wide.map.height);
+    EXPECT_EQ(whole, std::min(wide.map.height, width - 104 - 6 - 58 - 70 - 324)) << "as large as it can be";
+    EXPECT_LE(wide.row_profile.width, std::max(160.0, whole / 2));
+    const double left = wide.row_axis.x, right = wide.row_profile.x - 6 - (wide.map.x + whole);
+    EXPECT_NEAR(left, right, 1) << "blank on either side";
+    if (width < 3000) {
+      EXPECT_LE(left + right, width / 8);
+    }
+    EXPECT_EQ(wide.row_axis.right(), wide.map.x);
+    EXPECT_EQ(wide.column_profile.x, wide.map.x);
+    EXPECT_LE(wide.row_profile.right(), wide.color_bar.x);
+  }
+}
+
+// As of a trace of the last 512 queries of 32,768 tokens: one scale serves both axes, and every pixel of width counts.
+TEST(CanvasLayoutTest, AMapThatIsWiderThanHighKeepsItsWidth) {
+  for (const double height : {300.0, 800.0}) {
+    SCOPED_TRACE(height);
+    const CanvasLayout wide = LayOutCanvas(1400, height, {.profiles = true, .aspect = 64});
+    EXPECT_EQ(wide.row_profile.width, 52);
+    EXPECT_EQ(wide.map.width, 1400 - 104 - 6 - 58 - 70);
+  }
+  EXPECT_FALSE(HasRoomForPanel(850, 300, {.profiles = true, .aspect = 64})) << "the panel takes of the map's width";
+  EXPECT_TRUE(HasRoomForPanel(1150, 300, {.profiles = true, .aspect = 2})) << "the map's height is what it lacks";
+  EXPECT_GT(LayOutCanvas(1400, 300, {.profiles = true, .aspect = 2}).row_profile.width, 52);
+}
+
 // The lanes of a decode method's steps take their room from the map, above the profile of the keys.
 TEST(CanvasLayoutTest, StepsLieBetweenMapAndProfile) {
   const CanvasLayout layout =

@@ -94,7 +94,8 @@ TEST(KeptText, ALiveRunSaysItsTimeAndItsErrorAndWhetherRowsWereSampled) {
                         .max_error = 0.5,
                         .checked_rows = 4090,
                         .num_rows = 4090,
-                        .device = {}};
+                        .device = {},
+                        .note = {}};
   EXPECT_THAT(DescribeLive(run, false),
               ElementsAre("one run 12.3 ms, dense 41 ms (3.3×)", "relative error 1.23e-02, max 5.00e-01"));
   run.dense_times = 1;
@@ -107,6 +108,12 @@ TEST(KeptText, ALiveRunSaysItsTimeAndItsErrorAndWhetherRowsWereSampled) {
   run.dense_times = 0;
   run.rounds = 3;
   EXPECT_EQ(DescribeLive(run, false).front(), "one run 12.3 ms, dense 41 ms (3.3×), medians of 3 in turn");
+  run.device = {CudaDevice(0), "a GPU"};
+  EXPECT_EQ(DescribeLive(run, false).front(), "on a GPU, one run 12.3 ms, dense 41 ms (3.3×), medians of 3 in turn");
+  run.device = NamedCpu();
+  run.note = "no memory is left there";
+  EXPECT_EQ(DescribeLive(run, false).back(), "on the CPU: no memory is left there");
+  run.note.clear();
   run.rounds = 0;
   const double attend_ms = std::exchange(run.attend_ms, 0);
   EXPECT_THAT(DescribeLive(run, false),
@@ -120,6 +127,15 @@ TEST(KeptText, ALiveRunSaysItsTimeAndItsErrorAndWhetherRowsWereSampled) {
   EXPECT_THAT(DescribeLive(run, false),
               ElementsAre("one run 12.3 ms; of 1,024 sampled queries, on one core, 2 ms, dense 41 ms (20.5×)",
                           "relative error 1.23e-02, max 5.00e-01, of 1,024 sampled queries"));
+}
+
+// Prefill methods run on the GPU where one holds the head exactly, decode methods on the CPU.
+TEST(KeptText, HelpOnARunAtEveryChangeIsOfWhereTheMethodRuns) {
+  EXPECT_THAT(HelpOnLive(/*is_decode=*/true), AllOf(HasSubstr("Attends on the CPU with"), HasSubstr("LibTorch"),
+                                                    Not(HasSubstr("GPU")), Not(HasSubstr("minute"))));
+  EXPECT_THAT(HelpOnLive(/*is_decode=*/false),
+              AllOf(HasSubstr("Attends with"), HasSubstr("Where a GPU holds the head's numbers exactly"),
+                    HasSubstr("Else it attends on the CPU"), Not(HasSubstr("LibTorch"))));
 }
 
 class KeptTextOfAHead : public ::testing::Test {

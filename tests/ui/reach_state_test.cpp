@@ -337,6 +337,7 @@ TEST(CommandLineTest, WhatAShellWouldReadOtherwiseIsQuoted) {
   EXPECT_EQ(ShellQuoted(QStringLiteral("it's")), QStringLiteral("'it'\\''s'"));
   EXPECT_EQ(ShellQuoted(QString()), QStringLiteral("''"));
   EXPECT_EQ(ShellQuoted(QStringLiteral("$HOME")), QStringLiteral("'$HOME'"));
+  EXPECT_EQ(ShellQuoted(QStringLiteral("Hello\n")), QStringLiteral("'Hello\n'"));
 }
 
 TEST(CommandLineTest, ARunsCommandNamesAllThatItDependsOn) {
@@ -356,6 +357,48 @@ TEST(CommandLineTest, ARunsCommandNamesAllThatItDependsOn) {
   EXPECT_FALSE(CompareCommand(QStringLiteral("t.h5"), method, run).contains(QStringLiteral("--device")));
   run.device = {CudaDevice(1), "NVIDIA H200 (cuda:1)"};
   EXPECT_TRUE(CompareCommand(QStringLiteral("t.h5"), method, run).contains(QStringLiteral("--device cuda:1")));
+}
+
+TEST(CommandLineTest, ADifferencesCommandNamesTwoTracesOrTwoMethods) {
+  EXPECT_EQ(TraceDifferenceCommand(QStringLiteral("/a.h5"), QStringLiteral("/its b.h5")).toStdString(),
+            "headscope diff /a.h5 '/its b.h5'");
+  EXPECT_EQ(
+      TraceDifferenceCommand(QStringLiteral("/a.h5"), QStringLiteral("/b.h5"), QStringLiteral("entropy")).toStdString(),
+      "headscope diff /a.h5 /b.h5 --metrics entropy");
+  EXPECT_EQ(MaskDifferenceCommand(QStringLiteral("/a.h5"), {4, 3}, QStringLiteral("a-shape:n_sink=4"),
+                                  QStringLiteral("dense"))
+                .toStdString(),
+            "headscope diff /a.h5 --method a-shape:n_sink=4 --method dense --heads 4:3");
+}
+
+TEST(CommandLineTest, ACapturesCommandNamesWhatIsNotTheCommandsDefault) {
+  CaptureSettings settings;
+  settings.model_dir = "/m";
+  settings.prompt_text = "-it's \"so\"\n";
+  settings.output_path = "/out.h5";
+  EXPECT_EQ(CaptureCommand(settings).toStdString(), "headscope capture /m --text '-it'\\''s \"so\"\n' -o /out.h5");
+  settings.prompt_file = "/my prompt.txt";
+  EXPECT_EQ(CaptureCommand(settings).toStdString(), "headscope capture /m --prompt '/my prompt.txt' -o /out.h5");
+  settings.prompt_ids = {5, 17};
+  EXPECT_EQ(CaptureCommand(settings).toStdString(), "headscope capture /m --tokens 5,17 -o /out.h5");
+  settings.task = "passkey";
+  settings.task_length = 512;
+  settings.layers = "0-3,7";
+  settings.heads = "1";
+  settings.rows = "last:64";
+  settings.decode_tokens = 8;
+  settings.record = {{"cache", "", {}}, {"residual", "", {}}};
+  settings.dtype = ElementType::kBFloat16;
+  settings.device = CudaDevice(1);
+  settings.num_files = 2;
+  EXPECT_EQ(CaptureCommand(settings).toStdString(),
+            "headscope capture /m --task passkey --length 512 --layers 0-3,7 --heads 1 --rows last:64 --decode 8 "
+            "--record cache,residual --dtype bf16 --device cuda:1 --files 2 -o /out.h5");
+  settings.heads.clear();
+  settings.kv_heads = "0";
+  settings.place_by_memory = true;
+  EXPECT_TRUE(CaptureCommand(settings).contains(QStringLiteral(" --kv-heads 0 ")));
+  EXPECT_TRUE(CaptureCommand(settings).contains(QStringLiteral(" --device auto ")));
 }
 
 TEST_F(ReachStateTest, HeadsWorthALookAreTheExtremesAndEachIsNamedOnce) {

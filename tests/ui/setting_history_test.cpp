@@ -78,5 +78,37 @@ TEST_F(SettingHistoryTest, ChangesThatFollowEachOtherAreOneStepAndOneAfterAPause
   EXPECT_EQ(zoom_, 0);
 }
 
+// One whose end was as its beginning stood there, and to take it back did nothing.
+TEST_F(SettingHistoryTest, AChangeThatIsSetBackAtOnceIsNoStep) {
+  history_.Begin(settings_);
+  Set("scale", 1);
+  Pause();
+  Set("scale", 2);
+  Set("scale", 1);
+  EXPECT_EQ(stack_.count(), 1);
+  Set("scale", 3);
+  EXPECT_EQ(stack_.count(), 2) << "the step below is older";
+  stack_.undo();
+  EXPECT_EQ(settings_[QStringLiteral("scale")].toInt(), 1);
+}
+
+// As a comparison that is ended as soon as it has begun.
+TEST_F(SettingHistoryTest, WhatHasANameIsAStepOfItsOwnHoweverSoon) {
+  history_.Begin(settings_);
+  const auto step = [this](int from, int to) {
+    settings_[QStringLiteral("scale")] = to;
+    history_.RecordStep(QStringLiteral("step"), {{"scale", from}}, {{"scale", to}});
+  };
+  Set("scale", 1);
+  step(1, 2);
+  step(2, 1);
+  Set("scale", 2);
+  EXPECT_EQ(stack_.count(), 4);
+  for (const int before : {1, 2, 1, 0}) {
+    stack_.undo();
+    EXPECT_EQ(settings_[QStringLiteral("scale")].toInt(-1), before);
+  }
+}
+
 }  // namespace
 }  // namespace headscope::ui

@@ -24,7 +24,7 @@ constexpr int kMaxExportSide = HeadCanvas::kMostPictureSide;
 constexpr int kMinExportSide = 300;
 // Of one step, on a software renderer about 10 ms of the window's thread.
 constexpr size_t kQuadsAtOnce = 16;
-constexpr int64_t kPixelsReadAtOnce = int64_t{2} << 20;
+constexpr int64_t kPixelsReadAtOnce = int64_t{1} << 20;
 
 // Returns an empty string or the error.
 QString WritePng(const QImage& image, const QString& path) {
@@ -115,7 +115,7 @@ void HeadCanvas::Impl::AdvanceExport() {
   if (model.tiles().num_pending() > 0) return;
   drawing_ = std::make_unique<Drawing>();
   drawing_->picture = *std::exchange(export_, std::nullopt);
-  // What is there now is drawn, whatever the window shows by then; so it is gathered first, when the paper is ready.
+  // The paper comes first, so that what is there is gathered at once when it is ready, and drawn whatever comes then.
   NextStep(&Impl::PreparePaper);
 }
 
@@ -151,12 +151,26 @@ bool HeadCanvas::Impl::PreparePaper() {
 }
 
 bool HeadCanvas::Impl::PrepareLetters() {
+  paper_.PrepareLetters(drawing_->picture.scale);
+  NextStep(&Impl::PrepareFonts);
+  return true;
+}
+
+bool HeadCanvas::Impl::PrepareFonts() {
   paper_.PrepareFonts(drawing_->picture.scale);
   NextStep(&Impl::GatherPicture);
   return true;
 }
 
 bool HeadCanvas::Impl::GatherPicture() {
+  // Another head may have been chosen while the letters were drawn: a picture is of what is there, and waits for it.
+  if (model.head()) model.tiles().Want(model.Demand(drawing_->picture.view, drawing_->picture.scale));
+  if (!model.head() || model.tiles().num_pending() > 0) {
+    export_ = std::move(drawing_->picture);
+    drawing_.reset();
+    AdvanceExport();
+    return false;
+  }
   Drawing& drawing = *drawing_;
   const Export& picture = drawing.picture;
   drawing.map = model.Picture(picture.view, picture.scale);
@@ -174,6 +188,22 @@ bool HeadCanvas::Impl::GatherPicture() {
   options.live = false;
   DrawMapOverlay(model, options);
   paper_.EndFrame();
+  NextStep(&Impl::PrepareFramebuffer);
+  return true;
+}
+
+bool HeadCanvas::Impl::PrepareFramebuffer() {
+  const QSize size = drawing_->picture.size;
+  drawing_->framebuffer = std::make_unique<QOpenGLFramebufferObject>(size);
+  if (!drawing_->framebuffer->bind()) {
+    const QString path = drawing_->picture.path;
+    drawing_.reset();
+    TellOfExport(path, QStringLiteral("The graphics driver refused a picture of %1 x %2 pixels: choose a smaller one.")
+                           .arg(size.width())
+                           .arg(size.height()));
+    return false;
+  }
+  drawing_->framebuffer->release();
   NextStep(&Impl::DrawPicture);
   return true;
 }
@@ -181,20 +211,12 @@ bool HeadCanvas::Impl::GatherPicture() {
 bool HeadCanvas::Impl::DrawPicture() {
   Drawing& drawing = *drawing_;
   const QSize size = drawing.picture.size;
-  if (!drawing.framebuffer) {
-    drawing.framebuffer = std::make_unique<QOpenGLFramebufferObject>(size);
-    if (!drawing.framebuffer->bind()) {
-      const QString path = drawing.picture.path;
-      drawing_.reset();
-      TellOfExport(path,
-                   QStringLiteral("The graphics driver refused a picture of %1 x %2 pixels: choose a smaller one.")
-                       .arg(size.width())
-                       .arg(size.height()));
-      return false;
-    }
+  drawing.framebuffer->bind();
+  if (!std::exchange(drawing.cleared, true)) {
     renderer.Clear(size, drawing.look.ground);
-  } else {
-    drawing.framebuffer->bind();
+    drawing.framebuffer->release();
+    NextStep(&Impl::DrawPicture);
+    return true;
   }
   // The hatching lies under all of the map, so it comes first; the letters come last. Each is a program of its own,
   // which a driver that has not met it compiles as it first draws: together three of them took 160 ms in software.

@@ -321,10 +321,18 @@ void HeadCanvas::Impl::DrawFrame() {
   options.trace_name = trace_name;
   options.focused = canvas->hasFocus() && panel.focused().empty();
   // The panel may change the method or the colours: before the map is drawn with them.
-  if (model.settings().panel_visible) panel.Draw(model);
+  if (model.settings().panel_visible) {
+    panel.Draw(model);
+    // Also for what comes by itself, such as the times of a run at rest: its last line was cut until the next input.
+    if (!panel.fits()) bridge.RequestFrames(kFramesAfterPanelChange);
+  }
   const QRectF panel_rect = canvas->PanelControl(QStringLiteral("panel"));
   if (std::exchange(panel_rect_, panel_rect) != panel_rect) AfterFrame([this] { Q_EMIT canvas->PanelMoved(); });
-  if (!export_ && model.head()) model.tiles().Want(model.Demand(model.view(), ratio));
+  if (export_) {
+    AfterFrame([this] { AdvanceExport(); });  // of another head nothing has been asked for yet
+  } else if (model.head()) {
+    model.tiles().Want(model.Demand(model.view(), ratio));
+  }
   if (fit_when_drawn_ && model.head() && model.tiles().num_pending() == 0 &&
       model.FitRange(ratio, kShareInFaintRange)) {
     fit_when_drawn_ = false;

@@ -2,6 +2,7 @@
 #include "canvas_layout.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace headscope::ui {
 
@@ -10,6 +11,9 @@ namespace {
 constexpr double kRowAxisWidth = 104;
 constexpr double kColumnAxisHeight = 40;
 constexpr double kProfileSize = 52;
+// Of the room that a square map leaves beside it, pixels or a share of the map's width, whichever is more.
+constexpr double kMostRowProfile = 160, kMostRowProfileShare = 0.5;
+constexpr double kMostLead = 0.2;     // of the room's width, left of the axis of a map that stands in its middle
 constexpr double kProfileWords = 14;  // by which they are wider than the curve of the rows
 constexpr double kStepsHeight = 66;
 constexpr double kColorBarWidth = 70;   // bar, digits and unit
@@ -21,6 +25,12 @@ constexpr double kLeastMap = 120;        // pixels: a smaller map takes the room
 constexpr double kPanelStrip = 26;       // a title's height
 constexpr double kLeastShare = 0.75;     // of the square map's side, beside a panel
 constexpr double kLeastMapBeside = 300;  // pixels of it
+constexpr double kLeastPanel = 240;      // pixels of its height, beside a map that is smaller than that
+
+// Of the whole map, as large as it fits into the room: one scale serves both of its axes.
+double FittedWidth(const PixelRect& room, double aspect) {
+  return std::min(room.width, room.height * aspect);
+}
 
 }  // namespace
 
@@ -50,12 +60,24 @@ CanvasLayout LayOutCanvas(double width, double height, const CanvasParts& parts)
   if (layout.bar_lies) layout.map.height -= kLyingBarHeight;
   const double beside = !layout.bar_lies ? (bar ? kColorBarWidth : 0) : rows ? kProfileWords : 0;
   layout.map.width = std::max(0.0, without_bar - beside);
+  // Of a low, wide place a square map leaves the right part empty: the curve of the rows is drawn larger in it.
+  const double fitted = FittedWidth(layout.map, parts.aspect);
+  double spare = captions ? 0 : layout.map.width - fitted;
+  const double row_profile =
+      rows ? std::min(kProfileSize + spare, std::max(kMostRowProfile, kMostRowProfileShare * fitted)) : kProfileSize;
+  layout.map.width -= row_profile - kProfileSize;
+  spare -= row_profile - kProfileSize;
+  // Of what is left after that, as on a screen much wider than high, half stands on either side. The half on the right
+  // remains the map's: what is zoomed into has it.
+  const double lead = std::floor(std::max(0.0, std::min(spare / 2, kMostLead * wide)));
+  layout.map.x += lead;
+  layout.map.width -= lead;
   layout.column_axis = {layout.map.x, title_height + strip, layout.map.width, kColumnAxisHeight};
-  layout.row_axis = {0, layout.map.y, kRowAxisWidth, layout.map.height};
+  layout.row_axis = {lead, layout.map.y, kRowAxisWidth, layout.map.height};
   if (parts.steps) layout.steps = {layout.map.x, layout.map.bottom() + kGap, layout.map.width, kStepsHeight};
   if (columns)
     layout.column_profile = {layout.map.x, layout.map.bottom() + steps + kGap, layout.map.width, kProfileSize};
-  if (rows) layout.row_profile = {layout.map.right() + kGap, layout.map.y, kProfileSize, layout.map.height};
+  if (rows) layout.row_profile = {layout.map.right() + kGap, layout.map.y, row_profile, layout.map.height};
   if (layout.bar_lies) {
     const double above = columns ? layout.column_profile.bottom() : layout.map.bottom() + steps;
     layout.color_bar = {layout.map.x, above + kGap, layout.map.width, kLyingBarHeight - kGap};
@@ -75,13 +97,17 @@ CanvasLayout LayOutCanvas(double width, double height, const CanvasParts& parts)
 }
 
 bool HasRoomForPanel(double width, double height, CanvasParts parts) {
-  const auto side = [&](PanelPlace panel) {
+  const auto map_with = [&](PanelPlace panel) {
     parts.panel = panel;
-    const PixelRect map = LayOutCanvas(width, height, parts).map;
-    return std::min(map.width, map.height);
+    return LayOutCanvas(width, height, parts).map;
   };
-  const double beside = side(PanelPlace::kBeside);
-  return beside >= kLeastMapBeside && beside >= kLeastShare * side(PanelPlace::kNone);
+  const auto side = [](const PixelRect& map) { return std::min(map.width, map.height); };
+  const PixelRect beside = map_with(PanelPlace::kBeside);
+  if (side(beside) >= kLeastMapBeside) return side(beside) >= kLeastShare * side(map_with(PanelPlace::kNone));
+  // A low, wide place: what the panel takes there a square map leaves empty, and rolled up above the map it would take
+  // of its height.
+  return height >= kLeastPanel && side(beside) > 0 &&
+         FittedWidth(beside, parts.aspect) >= FittedWidth(map_with(PanelPlace::kStrip), parts.aspect);
 }
 
 }  // namespace headscope::ui

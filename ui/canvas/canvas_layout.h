@@ -38,12 +38,14 @@ struct CanvasParts {
   // which has neither.
   int32_t source_lines = 0, legend_lines = 0;
   PanelPlace panel = PanelPlace::kNone;
+  double aspect = 1;  // of the whole map: columns by rows, more than 1 where only the last queries were recorded
 };
 
 inline constexpr double kCaptionLetters = 15, kCaptionLine = 17, kCaptionMargin = 6;  // pixels
 // A canvas too small for a map gets a map of width or height 0, which nothing is drawn in.
 CanvasLayout LayOutCanvas(double width, double height, const CanvasParts& parts);
-// Whether a panel beside the map leaves the map most of the square that it would have without.
+// Whether a panel beside the map leaves it most of the square that it would have without, or makes the whole map no
+// smaller than a panel does that is rolled up above it.
 bool HasRoomForPanel(double width, double height, CanvasParts parts);
 
 }  // namespace headscope::ui

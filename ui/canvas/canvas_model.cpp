@@ -58,8 +58,9 @@ void CanvasModel::SetWorkbench(Workbench* workbench) {
   cursor_.reset();
 }
 
-void CanvasModel::SetTrace(const TraceSummary& trace) {
-  trace_ = trace;
+void CanvasModel::SetTrace(TraceSummaryPtr shared) {
+  trace_ = std::move(shared);
+  const TraceSummary& trace = *trace_;
   answers_ = AnswerSpans(trace);
   trial_->SetHead(std::nullopt);
   tiles_.Clear();
@@ -88,7 +89,7 @@ bool CanvasModel::ShowHead(analysis::HeadId head) {
   if (head_ == head) return true;
   cursor_.reset();
   profile_key_.reset();
-  const bool recorded = std::find(trace_.heads.begin(), trace_.heads.end(), head) != trace_.heads.end();
+  const bool recorded = std::find(trace_->heads.begin(), trace_->heads.end(), head) != trace_->heads.end();
   missing_head_ = recorded ? std::nullopt : std::optional(head);
   if (!recorded) {
     head_.reset();
@@ -154,7 +155,7 @@ Comparison CanvasModel::comparison() const {
 int64_t CanvasModel::CommonRows() const {
   if (rows_ == other_->rows_) return rows_.num_rows();
   // What is cut from a trace begins at another token.
-  return trace_.first_token == other_->trace_.first_token ? rows_.CommonRows(other_->rows_) : 0;
+  return trace_->first_token == other_->trace_->first_token ? rows_.CommonRows(other_->rows_) : 0;
 }
 
 CanvasModel::ComparedPart CanvasModel::Compared() const {
@@ -180,13 +181,16 @@ std::string CanvasModel::WhyNotCompared() const {
 
 int32_t CanvasModel::kv_head() const {
   if (!head_) return -1;
-  const auto found = std::find(trace_.heads.begin(), trace_.heads.end(), *head_);
-  const auto index = static_cast<size_t>(found - trace_.heads.begin());
-  return index < trace_.kv_head_of_head.size() ? trace_.kv_head_of_head[index] : -1;
+  const auto found = std::find(trace_->heads.begin(), trace_->heads.end(), *head_);
+  const auto index = static_cast<size_t>(found - trace_->heads.begin());
+  return index < trace_->kv_head_of_head.size() ? trace_->kv_head_of_head[index] : -1;
 }
 
 CanvasParts CanvasModel::Parts() const {
-  return {.profiles = settings_.profiles, .steps = settings_.overlay && trial_->is_decode(), .panel = panel_place_};
+  return {.profiles = settings_.profiles,
+          .steps = settings_.overlay && trial_->is_decode(),
+          .panel = panel_place_,
+          .aspect = view_.Aspect()};
 }
 
 CanvasParts CanvasModel::PictureParts(double width) const {
@@ -528,8 +532,8 @@ bool CanvasModel::FitRange(double device_pixel_ratio, double share) {
 }
 
 std::string CanvasModel::TokenText(int64_t position) const {
-  if (position < 0 || position >= static_cast<int64_t>(trace_.token_text.size())) return {};
-  return trace_.token_text[static_cast<size_t>(position)];
+  if (position < 0 || position >= static_cast<int64_t>(trace_->token_text.size())) return {};
+  return trace_->token_text[static_cast<size_t>(position)];
 }
 
 }  // namespace headscope::ui

@@ -54,7 +54,8 @@ class CanvasModel {
   // `arrived` is called when a tile has come.
   void SetArrivalHandler(std::function<void()> arrived);
   void SetWorkbench(Workbench* workbench);
-  void SetTrace(const TraceSummary& trace);
+  void SetTrace(TraceSummaryPtr trace);  // not null
+  void SetTrace(const TraceSummary& trace) { SetTrace(std::make_shared<const TraceSummary>(trace)); }
   bool ShowHead(analysis::HeadId head);  // false: the trace does not hold it
   void MaskChanged();                    // after MethodTrial's mask changed
 
@@ -80,7 +81,7 @@ class CanvasModel {
   const std::optional<analysis::MaskOverlap>& overlap() const { return overlap_; }
 
   Workbench* workbench() const { return workbench_; }
-  const TraceSummary& trace() const { return trace_; }
+  const TraceSummary& trace() const { return *trace_; }
   const CausalRows& rows() const { return rows_; }
   // Of the trace's task: marked on the axes.
   const std::vector<TokenSpan>& answers() const { return answers_; }
@@ -192,7 +193,7 @@ class CanvasModel {
   CursorScore ReadScore(int64_t row, int64_t column, double device_pixel_ratio);
 
   Workbench* workbench_ = nullptr;
-  TraceSummary trace_;
+  TraceSummaryPtr trace_ = std::make_shared<const TraceSummary>();
   CausalRows rows_;
   std::vector<TokenSpan> answers_;
   std::optional<analysis::HeadId> head_, missing_head_;

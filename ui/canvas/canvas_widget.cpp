@@ -54,7 +54,7 @@ void HeadCanvas::SetWorkbench(Workbench* workbench) {
   impl_->RequestFrame();
 }
 
-void HeadCanvas::SetTrace(const TraceSummary& trace) {
+void HeadCanvas::SetTrace(const TraceSummaryPtr& trace) {
   impl_->model.SetTrace(trace);
   impl_->ForgetFit();
   impl_->LayOut();
@@ -328,6 +328,9 @@ const LiveMask* HeadCanvas::mask() const {
 }
 bool HeadCanvas::IsMaskPending() const {
   return impl_->model.trial().mask_pending();
+}
+const std::string& HeadCanvas::WhyNoMask() const {
+  return impl_->model.trial().mask_error();
 }
 void HeadCanvas::RunMethod() {
   impl_->model.trial().Run(impl_->model.settings().repeats);

@@ -43,7 +43,8 @@ class HeadCanvas : public GlSurface {
   // that is not dense is picked.
   void SetWorkbench(Workbench* workbench);
   // Forgets the head, every tile and every result of the trace before.
-  void SetTrace(const TraceSummary& trace);
+  void SetTrace(const TraceSummaryPtr& trace);  // not null
+  void SetTrace(const TraceSummary& trace) { SetTrace(std::make_shared<const TraceSummary>(trace)); }
   // Shows one recorded head, keeping the view and the method's parameters. A head that the trace does not hold clears
   // the canvas.
   void ShowHead(analysis::HeadId head);
@@ -154,6 +155,8 @@ class HeadCanvas : public GlSurface {
   // The mask of the present parameters, or the last one while that is on its way; null when there is none.
   const LiveMask* mask() const;
   bool IsMaskPending() const;
+  // Why there is none for the present parameters: one sentence, or empty.
+  const std::string& WhyNoMask() const;
 
   // View, colours, method, parameters and target, for the session file. Restore takes what it understands and ignores
   // what is missing or out of range: session files are untrusted. It may come before or after SetWorkbench, SetTrace

@@ -100,7 +100,7 @@ class HeadCanvas::Impl {
     MapLook look;
     CausalRows rows;
     std::unique_ptr<QOpenGLFramebufferObject> framebuffer;
-    bool hatching_drawn = false;
+    bool cleared = false, hatching_drawn = false;
     size_t quads_drawn = 0;
     QImage read;  // upside down
     int rows_read = 0;
@@ -111,6 +111,8 @@ class HeadCanvas::Impl {
   // The steps; false where it was the last one.
   bool PreparePaper();
   bool PrepareLetters();
+  bool PrepareFonts();
+  bool PrepareFramebuffer();
   bool GatherPicture();
   bool DrawPicture();
   bool DrawLetters();

@@ -358,8 +358,8 @@ void ImGuiBridge::Apply(const FrameInput& input) {
   if (!input.text.empty()) io.AddInputCharactersUTF8(input.text.c_str());
 }
 
-void ImGuiBridge::BuildFonts(double device_pixel_ratio) {
-  if (font_ratio_ == device_pixel_ratio) return;
+void ImGuiBridge::DrawLetters(double device_pixel_ratio) {
+  if (letters_ratio_ == device_pixel_ratio) return;
   ImGuiIO& io = ImGui::GetIO();
   QFile file(QStringLiteral(":/headscope/fonts/DejaVuSans.ttf"));
   ImFontConfig config;
@@ -382,14 +382,22 @@ void ImGuiBridge::BuildFonts(double device_pixel_ratio) {
   ImGui::GetStyle().FontScaleMain = 1 / ratio;
 #else
   io.FontGlobalScale = 1 / ratio;
+  // Without graphics ImGui still measures text, which needs a built atlas.
+  unsigned char* ignored = nullptr;
+  int width = 0, height = 0;
+  io.Fonts->GetTexDataAsAlpha8(&ignored, &width, &height);
+#endif
+  letters_ratio_ = device_pixel_ratio;
+  font_ratio_ = 0;
+}
+
+void ImGuiBridge::BuildFonts(double device_pixel_ratio) {
+  if (font_ratio_ == device_pixel_ratio && letters_ratio_ == device_pixel_ratio) return;
+  DrawLetters(device_pixel_ratio);
+#if IMGUI_VERSION_NUM < 19200
   if (has_graphics_) {
     ImGui_ImplOpenGL3_DestroyFontsTexture();
     ImGui_ImplOpenGL3_CreateFontsTexture();
-  } else {
-    // Without graphics ImGui still measures text, which needs a built atlas.
-    unsigned char* ignored = nullptr;
-    int width = 0, height = 0;
-    io.Fonts->GetTexDataAsAlpha8(&ignored, &width, &height);
   }
 #endif
   font_ratio_ = device_pixel_ratio;
@@ -425,6 +433,11 @@ void ImGuiBridge::NewFrame(QSize size, double device_pixel_ratio, double seconds
   if (!queue_.empty()) RequestFrames(kFramesAfterInput);
   if (has_graphics_) ImGui_ImplOpenGL3_NewFrame();
   ImGui::NewFrame();
+}
+
+void ImGuiBridge::PrepareLetters(double device_pixel_ratio) {
+  MakeCurrent();
+  DrawLetters(device_pixel_ratio);
 }
 
 void ImGuiBridge::PrepareFonts(double device_pixel_ratio) {

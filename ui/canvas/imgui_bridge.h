@@ -51,7 +51,9 @@ class ImGuiBridge {
   // The two parts of Render, the second of which may come later, before the next NewFrame.
   void EndFrame();
   void DrawFrame();
-  // What the first NewFrame of this ratio would do for tens of milliseconds: makes the letters.
+  // What the first NewFrame of this ratio would do for tens of milliseconds, in two steps: draws the letters, and hands
+  // them to OpenGL.
+  void PrepareLetters(double device_pixel_ratio);
   void PrepareFonts(double device_pixel_ratio);
 
   // After input ImGui needs frames that nothing else asks for: to show hovering, and to end a click. Counts down to 0
@@ -60,6 +62,7 @@ class ImGuiBridge {
   void RequestFrames(int frames) { frames_due_ = std::max(frames_due_, frames); }
 
  private:
+  void DrawLetters(double device_pixel_ratio);
   void BuildFonts(double device_pixel_ratio);
   void Apply(const FrameInput& input);
   bool HandleKey(const QKeyEvent& event, bool down);
@@ -68,7 +71,7 @@ class ImGuiBridge {
 
   ImGuiContext* context_ = nullptr;
   InputQueue queue_;
-  double font_ratio_ = 0;
+  double letters_ratio_ = 0, font_ratio_ = 0;  // of the letters in memory, and in OpenGL; 0: none
   int frames_due_ = 0;
   bool has_graphics_ = false;
 };

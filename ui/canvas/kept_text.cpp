@@ -37,7 +37,8 @@ std::string DescribeOutside(const LiveMask& mask) {
 std::vector<std::string> DescribeLive(const analysis::LiveRun& run, bool is_decode) {
   const char* const unit = is_decode ? "one step" : "one run";
   const bool is_sampled = run.checked_attend_ms > 0;
-  std::string times = Format("%s %.3g ms", unit, run.attend_ms);
+  std::string times = run.device.is_gpu() ? "on " + run.device.name + ", " : std::string();
+  times += Format("%s %.3g ms", unit, run.attend_ms);
   if (is_sampled)
     times += Format("; of %s sampled queries, on one core, %.3g ms", Grouped(run.checked_rows).c_str(),
                     run.checked_attend_ms);
@@ -51,8 +52,25 @@ std::vector<std::string> DescribeLive(const analysis::LiveRun& run, bool is_deco
     times += Format(", the median of %d times in %.0f s", run.dense_times, std::max(1.0, run.dense_age_s));
   std::string error = Format("relative error %.2e, max %.2e", run.relative_error, run.max_error);
   if (run.checked_rows < run.num_rows) error += ", of " + Grouped(run.checked_rows) + " sampled queries";
-  if (!run.is_timed()) return {"timed when the map is drawn …", error};
-  return {times, error};
+  std::vector<std::string> lines = {run.is_timed() ? times : "timed when the map is drawn …", error};
+  if (!run.note.empty()) lines.push_back("on the CPU: " + run.note);
+  return lines;
+}
+
+std::string HelpOnLive(bool is_decode) {
+  const std::string what =
+      "with what the mask keeps, and compares the output with dense attention's. A change cancels the run before. "
+      "Times are taken when the map is drawn";
+  if (is_decode) {
+    return "Attends on the CPU " + what +
+           ", each step's in turn with dense attention's, which are those of the faster of headscope's and LibTorch's. "
+           "Run measures them properly.";
+  }
+  return "Attends " + what +
+         ". Where a GPU holds the head's numbers exactly, the method attends there, timed in turn with dense attention "
+         "by the GPU's own clock. Else it attends on the CPU, once or a few times: of a short head dense attention is "
+         "timed in turn with it, of a longer one the median of dense attention's last few times counts, of half a "
+         "minute at most. Run measures them properly.";
 }
 
 std::string DescribeKeepsEverything(int64_t num_tokens) {

@@ -24,6 +24,9 @@ std::string DescribeOutside(const LiveMask& mask);
 // Lines: "one run 12.3 ms, dense 41.0 ms (3.3x), the median of 3 times in 12 s", "relative error 1.2e-03, max 4.5e-02".
 // Of sampled rows it says so.
 std::vector<std::string> DescribeLive(const analysis::LiveRun& run, bool is_decode);
+// What a run at every change is, of a method for prompts or of one for decode steps: where it runs, and what its times
+// are of.
+std::string HelpOnLive(bool is_decode);
 // Of parameters that leave out nothing at the trace's length.
 std::string DescribeKeepsEverything(int64_t num_tokens);
 // Of a layer that the method leaves dense, whatever its budget.

@@ -182,6 +182,7 @@ std::string LivePanel::Title(const CanvasModel& model) const {
 }
 
 void LivePanel::Draw(CanvasModel& model) {
+  fits_ = true;  // rolled up, it draws nothing that could be cut
   controls_.clear();
   focus_.BeginFrame();
   const PixelRect &map = model.layout().map, &place = model.layout().panel;
@@ -260,9 +261,10 @@ void LivePanel::DrawContents(CanvasModel& model) {
   display_open_ = ImGui::CollapsingHeader("Display");
   MarkStop({"display", {}, [this] { display_open_ = !display_open_; }, {}});
   if (display_open_) DrawDisplay(model);
-  // Of the next frame, which every change of the panel is followed by. The space below the last item is not needed. A
+  // Of the next frame, which every change of the height is followed by. The space below the last item is not needed. A
   // frame of a panel that has just been unrolled lays nothing out, and measured a height of nothing.
-  if (laid_out) results_height_ = ImGui::GetCursorPosY() - ImGui::GetStyle().ItemSpacing.y + 1;
+  const float drawn = ImGui::GetCursorPosY() - ImGui::GetStyle().ItemSpacing.y + 1;
+  if (laid_out) fits_ = std::exchange(results_height_, drawn) == drawn;
   ImGui::EndChild();
 }
 

@@ -38,6 +38,9 @@ class LivePanel {
   // the canvas became too small for where it was. It cannot be moved off the canvas.
   void Draw(CanvasModel& model);
 
+  // Whether it was as high as what was drawn in it. If not, the next frames make it so.
+  bool fits() const { return fits_; }
+
   // Tab and Shift+Tab: false when the focus leaves the panel.
   bool MoveFocus(bool forward);
   void FocusLast() { focus_.FocusLast(); }
@@ -114,6 +117,7 @@ class LivePanel {
   float most_height_ = 0;               // of the panel
   float label_width_ = 0;               // of the parameters' names: that of the method's longest one
   float results_height_ = 1e4f;         // of all that scrolls below the sliders, in the last frame
+  bool fits_ = true;                    // in the last frame
   bool at_anchor_ = true;               // in the last frame
   bool off_canvas_ = false;             // in the last frame
   bool place_anew_ = false;             // wanted

@@ -74,8 +74,8 @@ void DrawRowAxis(ImDrawList* list, const CanvasModel& model, const OverlayOption
   const double edge = area.right();
   list->AddLine(Point(edge - 0.5, area.y), Point(edge - 0.5, area.bottom()), inks.line);
   const double top = options.layout->column_axis.y + 2;
-  DrawText(list, 4, top, inks.dim, "query token");
-  DrawText(list, 4, top + line, inks.dim, "↓");
+  DrawText(list, area.x + 4, top, inks.dim, "query token");
+  DrawText(list, area.x + 4, top + line, inks.dim, "↓");
   PushClip(list, area);
   // The first recorded query at a token, or after it.
   MarkAnswers(

@@ -126,7 +126,9 @@ void DrawMark(const CanvasModel& model, const OverlayOptions& options) {
   if (y >= map.y && y < map.bottom()) {
     const bool is_covered =
         cursor && std::abs(view.RowToY(static_cast<double>(cursor->row) + 0.5) - y) < line + kBetweenLabels / 2;
-    if (!is_covered) DrawLabel(list, 4, y - line / 2, map.x - 12, Label(model, model.rows().Position(mark->row)));
+    const PixelRect& axis = options.layout->row_axis;
+    if (!is_covered)
+      DrawLabel(list, axis.x + 4, y - line / 2, axis.width - 12, Label(model, model.rows().Position(mark->row)));
   }
 }
 

@@ -51,11 +51,12 @@ void DrawSteps(const CanvasModel& model, const OverlayOptions& options) {
   ImDrawList* const list = ImGui::GetBackgroundDrawList();
   list->AddRect(Point(area.x, area.y), Point(area.right(), area.bottom()), inks.line);
   const double line = ImGui::GetFontSize();
-  DrawText(list, 4, area.y, inks.dim, "kept by");
+  const PixelRect& axis = options.layout->row_axis;
+  DrawText(list, axis.x + 4, area.y, inks.dim, "kept by");
   const std::optional<LiveMask>& mask = model.trial().mask();
   if (!mask || !mask->steps) return;
   const analysis::KeptSteps& kept = *mask->steps;
-  const PixelRect label{4, area.y, area.x - 8, area.height};
+  const PixelRect label{axis.x + 4, area.y, axis.width - 8, area.height};
   DrawClippedText(list, label, label.x, area.y + line, inks.dim,
                   kept.steps.size() == 1 ? "query" : std::to_string(kept.steps.size()) + " queries,");
   DrawClippedText(list, label, label.x, area.y + 2 * line, inks.text, std::to_string(kept.steps.front().position));

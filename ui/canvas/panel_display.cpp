@@ -3,10 +3,17 @@
 #include <algorithm>
 #include <vector>
 
+#include "analysis/types/color_map_label.h"
 #include "live_panel.h"
 #include "panel_widgets.h"
 
 namespace headscope::ui {
+
+namespace {
+
+constexpr float kColorsWidth = 224;  // room for a name and what is said of it
+
+}  // namespace
 
 void LivePanel::DrawDisplay(CanvasModel& model) {
   CanvasSettings& settings = model.settings();
@@ -79,10 +86,11 @@ void LivePanel::DrawColors(CanvasSettings& settings) {
   }
   std::vector<PanelListEntry> entries;
   entries.reserve(maps.size());
-  for (const analysis::ColorMap* colors : maps) entries.push_back({colors->name, colors->name, {}, {}});
+  for (const analysis::ColorMap* colors : maps)
+    entries.push_back({colors->name, analysis::ColorMapLabel(*colors), {}, {}});
   const auto present = static_cast<size_t>(std::find(maps.begin(), maps.end(), settings.color_map) - maps.begin());
-  const auto picked =
-      colors_.Draw(kColorsControl, 150, entries, present, [this](const std::string& name) { Mark("colours:" + name); });
+  const auto picked = colors_.Draw(kColorsControl, kColorsWidth, entries, present,
+                                   [this](const std::string& name) { Mark("colours:" + name); });
   if (picked) settings.color_map = maps[*picked];
   MarkStop({kColorsControl,
             [this, &settings, maps](int notches) {

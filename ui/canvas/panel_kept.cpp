@@ -61,10 +61,7 @@ void LivePanel::DrawLive(CanvasModel& model) {
     SettingsChanged();
   };
   if (ImGui::Checkbox("Run it at every change", &follows)) follow(follows);
-  HelpTooltip(
-      "Attends on the CPU with what the mask keeps, and compares the output with dense attention's. A change cancels "
-      "the run before. Times are taken when the map is drawn, of one run or a few, dense attention's in turn with them "
-      "or the median of its last few, of half a minute at most: Run measures them properly.");
+  HelpTooltip(HelpOnLive(trial.is_decode()));
   MarkStop({"live", {}, [follow, follows] { follow(!follows); }, {}});
   if (!follows) return;
   if (!trial.live_error().empty()) ProblemText(trial.live_error());

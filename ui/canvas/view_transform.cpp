@@ -80,6 +80,11 @@ ScoreRect ViewTransform::Visible() const {
   return visible;
 }
 
+double ViewTransform::Aspect() const {
+  if (extent_rows_ == 0 || extent_columns_ == 0) return 1;
+  return static_cast<double>(extent_columns_) / static_cast<double>(extent_rows_);
+}
+
 double ViewTransform::FitScale() const {
   return std::max(static_cast<double>(extent_columns_) / viewport_.width,
                   static_cast<double>(extent_rows_) / viewport_.height);

@@ -53,6 +53,8 @@ class ViewTransform {
   int64_t num_rows() const { return num_rows_; }
   int64_t num_columns() const { return num_columns_; }
   const PixelRect& viewport() const { return viewport_; }
+  // Columns by rows of what is fitted; 1 without any.
+  double Aspect() const;
   bool empty() const { return num_rows_ == 0 || num_columns_ == 0 || viewport_.width <= 0 || viewport_.height <= 0; }
 
   double scores_per_pixel() const { return scores_per_pixel_; }

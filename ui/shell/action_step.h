@@ -5,6 +5,7 @@
 
 #include <QElapsedTimer>
 #include <QUndoCommand>
+#include <cstdint>
 #include <functional>
 #include <utility>
 
@@ -23,6 +24,8 @@ class ActionStep : public QUndoCommand {
       : QUndoCommand(text), undo_(std::move(undo)), redo_(std::move(redo)), is_done_(begins == kDone), kind_(kind) {
     since_.start();
   }
+  // Of no other step, also when this one is gone.
+  int64_t serial() const { return serial_; }
   int id() const override { return kind_; }
   bool mergeWith(const QUndoCommand* other) override {
     if (since_.elapsed() >= SettingHistory::kOneChangeMs) return false;
@@ -40,6 +43,8 @@ class ActionStep : public QUndoCommand {
   std::function<void()> redo_;
   bool is_done_;
   const Kind kind_;
+  inline static int64_t num_made_ = 0;
+  const int64_t serial_ = ++num_made_;
   QElapsedTimer since_;  // the last change
 };
 

@@ -18,9 +18,11 @@
 #include <cmath>
 #include <optional>
 
+#include "allowed.h"
 #include "base/byte_text.h"
 #include "base/device.h"
 #include "base/element_type.h"
+#include "base/file_format.h"
 #include "capture_estimate.h"
 #include "error_ink.h"
 #include "progress_strip.h"
@@ -34,6 +36,9 @@ namespace {
 // says so.
 constexpr double kBytesPerToken = 3.3;
 
+// A longer argument is refused by Linux (MAX_ARG_STRLEN), and with it the command.
+constexpr qsizetype kMostArgumentBytes = 128 << 10;
+
 // In the order of the box; the first leaves it to the model.
 constexpr std::array<std::optional<ElementType>, 3> kTypes = {std::nullopt, ElementType::kFloat32,
                                                               ElementType::kBFloat16};
@@ -43,11 +48,12 @@ QWidget* WithButton(QLineEdit* edit, const QString& name, std::function<void()> 
   auto* row = new QWidget;
   auto* layout = new QHBoxLayout(row);
   layout->setContentsMargins(0, 0, 0, 0);
+  edit->setAccessibleName(name);
+  layout->addWidget(edit, 1);
+  // Behind the field, and so the next stop of Tab.
   auto* button = new QPushButton(QObject::tr("Browse…"), row);
   button->setAutoDefault(false);
   button->setAccessibleName(QObject::tr("%1: browse").arg(name));
-  edit->setAccessibleName(name);
-  layout->addWidget(edit, 1);
   layout->addWidget(button);
   QObject::connect(button, &QPushButton::clicked, edit, std::move(pressed));
   return row;
@@ -100,6 +106,8 @@ void CaptureDialog::BuildForm() {
   stop_ = named(new QPushButton(tr("Cancel capture")), "captureStop");
   open_ = named(new QPushButton(tr("Open trace")), "captureOpen");
   close_ = named(new QPushButton(tr("Close")), "captureClose");
+  copy_ = named(new QPushButton(tr("Copy command")), "captureCommand");
+  copy_->setToolTip(tr("Copy the command that captures this trace in a terminal"));
   stop_->setToolTip(tr("Stop; what has been recorded so far stays a valid trace"));
   layers_->setPlaceholderText(tr("all, or e.g. 0-3,7"));
   heads_->setPlaceholderText(tr("all, or e.g. 0-3,7"));
@@ -136,7 +144,7 @@ void CaptureDialog::BuildForm() {
   problem_->setForegroundRole(QPalette::PlaceholderText);
   progress_->setTextVisible(false);
   start_->setDefault(true);
-  for (QPushButton* button : {open_, close_, stop_}) button->setAutoDefault(false);
+  for (QPushButton* button : {open_, close_, stop_, copy_}) button->setAutoDefault(false);
 
   form_ = new QWidget;
   auto* form = new QFormLayout(form_);
@@ -194,6 +202,7 @@ void CaptureDialog::BuildForm() {
 
   auto* buttons = new QHBoxLayout;
   buttons->addWidget(problem_, 1);
+  buttons->addWidget(copy_);
   buttons->addWidget(close_);
   buttons->addWidget(open_);
   buttons->addWidget(stop_);
@@ -229,6 +238,7 @@ void CaptureDialog::BuildForm() {
   connect(start_, &QPushButton::clicked, this, &CaptureDialog::Start);
   connect(stop_, &QPushButton::clicked, this, &CaptureDialog::Stop);
   connect(close_, &QPushButton::clicked, this, &QDialog::close);
+  connect(copy_, &QPushButton::clicked, this, [this] { Q_EMIT CopyWanted(Settings()); });
   connect(open_, &QPushButton::clicked, this, [this] {
     close();
     Q_EMIT OpenRequested(captured_path_);
@@ -423,6 +433,9 @@ QString CaptureDialog::Problem() const {
         .arg(model_->max_positions);
   }
   if (output_->text().isEmpty()) return tr("Write to: choose a file.");
+  // As the capture would refuse it, and the copied command.
+  if (FindFileFormat(output_->text().toStdString()) != FileFormat::kHdf5)
+    return tr("Write to: a trace is an HDF5 file, so its name must end in .h5 or .hdf5.");
   return {};
 }
 
@@ -474,6 +487,10 @@ void CaptureDialog::ShowEstimate() {
   const QString problem = Problem();
   form_->setEnabled(!capturing_);
   start_->setEnabled(!capturing_ && problem.isEmpty());
+  const bool fits = prompt_kind_->currentIndex() != kText || text_->toPlainText().toUtf8().size() < kMostArgumentBytes;
+  Allow(copy_, problem.isEmpty() && fits,
+        problem.isEmpty() ? tr("the prompt is too long for a command line; save it and choose Text file")
+                          : problem.chopped(1));
   problem_->setText(capturing_ ? QString() : problem);  // why the button sleeps
   start_->setVisible(!capturing_);
   stop_->setVisible(capturing_);

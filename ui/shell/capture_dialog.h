@@ -41,7 +41,8 @@ class CaptureDialog : public QDialog {
   void Progressed(const headscope::ui::ProgressReport& report);
   void Captured(const headscope::ui::CapturedTrace& trace);
   void Failed(const QString& sentence);
-  void OpenRequested(const QString& path);  // a captured trace, by the dialog's own button
+  void CopyWanted(const headscope::ui::CaptureSettings& settings);  // the command line that captures likewise
+  void OpenRequested(const QString& path);                          // a captured trace, by the dialog's own button
 
  private:
   enum Prompt { kText, kFile, kTask, kIds };
@@ -82,7 +83,7 @@ class CaptureDialog : public QDialog {
   QWidget* form_;
   QLabel *model_label_, *estimate_, *status_, *problem_;
   QProgressBar* progress_;
-  QPushButton *start_, *stop_, *open_, *close_;
+  QPushButton *start_, *stop_, *open_, *close_, *copy_;
 };
 
 // "12,288 tokens, 37.4 MiB": what a captured trace holds and how large its file is.

@@ -30,6 +30,7 @@ enum class Command {
   kUndo,
   kRedo,
   kCopyHeadsCommand,
+  kCopyDifferenceCommand,
   kCopyMap,
   kCopyRuns,
   kCopyRunCommand,

@@ -7,7 +7,9 @@
 #include <QStyle>
 #include <QToolButton>
 #include <algorithm>
+#include <iterator>
 
+#include "shown_text.h"
 #include "token_search.h"
 
 namespace headscope::ui {
@@ -100,7 +102,10 @@ void FindBar::TextChanged(const QString& text) {
   matches_ = FindTokens(store_->trace().token_text, text);
   match_ = 0;
   visited_ = false;
-  if (!text.isEmpty()) result_->setText(matches_.empty() ? tr("no matches") : tr("%1 matches").arg(matches_.size()));
+  if (text.isEmpty()) return;
+  result_->setText(matches_.empty()       ? tr("no matches")
+                   : matches_.size() == 1 ? tr("1 match")
+                                          : tr("%1 matches").arg(CountText(std::ssize(matches_))));
 }
 
 void FindBar::Accept(int step, bool as_key) {

@@ -329,7 +329,7 @@ void HeadTable::AskForHeadsMenu(const QModelIndex& row, QPoint global) {
   std::vector<analysis::HeadId> heads;
   for (const int of : rows) heads.push_back(model_->HeadAt(proxy_->mapToSource(proxy_->index(of, 0)).row()));
   std::sort(heads.begin(), heads.end());
-  Q_EMIT HeadsMenuWanted(heads, global);
+  Q_EMIT HeadsMenuWanted(heads, global, {SortMenu(view_)->menuAction(), ColumnMenu()->menuAction()});
 }
 
 void HeadTable::ApplyFilter(const QString& text) {
@@ -399,9 +399,9 @@ void HeadTable::ShowOpenRow() {
   if (index.isValid()) view_->scrollTo(index);
 }
 
-void HeadTable::ShowColumnMenu(QPoint position) {
-  auto* menu = new QMenu(this);
-  menu->setAttribute(Qt::WA_DeleteOnClose);
+QMenu* HeadTable::ColumnMenu() {
+  auto* menu = new QMenu(tr("Columns"), this);
+  menu->setObjectName(QStringLiteral("columnMenu"));
   for (int column = HeadTableModel::kClass; column < HeadTableModel::DifferenceColumn(); ++column) {
     QAction* action = menu->addAction(model_->headerData(column, Qt::Horizontal, Qt::DisplayRole).toString());
     action->setCheckable(true);
@@ -411,6 +411,12 @@ void HeadTable::ShowColumnMenu(QPoint position) {
       Q_EMIT ViewStateChanged();
     });
   }
+  return menu;
+}
+
+void HeadTable::ShowColumnMenu(QPoint position) {
+  QMenu* const menu = ColumnMenu();
+  menu->setAttribute(Qt::WA_DeleteOnClose);
   menu->popup(view_->horizontalHeader()->mapToGlobal(position));
 }
 

@@ -57,7 +57,8 @@ class HeadTable : public QWidget {
 
  Q_SIGNALS:
   void HeadActivated(headscope::analysis::HeadId head);
-  void HeadsMenuWanted(const std::vector<headscope::analysis::HeadId>& heads, QPoint global);
+  void HeadsMenuWanted(const std::vector<headscope::analysis::HeadId>& heads, QPoint global,
+                       const QList<QAction*>& more);
   void ViewStateChanged();
 
  protected:
@@ -70,7 +71,8 @@ class HeadTable : public QWidget {
   void OpenRow(const QModelIndex& row);
   // Makes the open head's row the current one, or none where the filter hides it; returns it.
   QModelIndex MarkOpenRow();
-  void ShowOpenRow();  // and scrolls to it
+  void ShowOpenRow();   // and scrolls to it
+  QMenu* ColumnMenu();  // of the columns that can be hidden
   void ShowColumnMenu(QPoint position);
   void ShowDifferences();  // the column of them, while there are any
   // Of the row, or of all that are selected if it is one of them.

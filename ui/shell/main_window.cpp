@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "main_window.h"
 
+#include <QAbstractItemView>
 #include <QActionGroup>
 #include <QApplication>
 #include <QCloseEvent>
@@ -18,6 +19,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "analysis/types/color_map_label.h"
 #include "arrow_focus.h"
 #include "panes.h"
 #include "shown_text.h"
@@ -52,8 +54,9 @@ MainWindow::MainWindow(Workbench* workbench, const QString& session_path)
       written_(session_),
       keeper_(&writer_, QFileInfo(session_path).path()),
       state_(workbench),
-      settings_history_(state_.parameters.stack(),
-                        [this](const QJsonObject& settings) { ApplyViewSettings(settings); }),
+      settings_history_(
+          state_.parameters.stack(), [this](const QJsonObject& settings) { ApplyViewSettings(settings); },
+          &MainWindow::NameOfChange),
       commands_(this) {
   setObjectName(QStringLiteral("mainWindow"));
   setWindowTitle(QStringLiteral("headscope"));
@@ -70,6 +73,7 @@ MainWindow::MainWindow(Workbench* workbench, const QString& session_path)
   ConnectCanvas();
   ConnectQueue();
   ConnectSweep();
+  ConnectTunings();
   ConnectGrowth();
   palette_ = new CommandPalette(this);
   workbench_->SetBackgroundErrorHandler(
@@ -193,15 +197,21 @@ void MainWindow::BuildToolBars() {
   add_metric(tr("Class"), HeadStore::kClassMetric);
   for (const analysis::MetricInfo& metric : ResultMetrics())
     add_metric(QString::fromStdString(metric.title), metric.name);
+  // The box has room for the names, and its list for what is said of one of them.
+  color_box_->addItems(HeadCanvas::ColorMapNames());
+  color_box_->setFixedWidth(color_box_->sizeHint().width());
+  color_box_->clear();
   for (const QString& name : HeadCanvas::ColorMapNames()) {
-    color_box_->addItem(name);
-    QAction* action = color_menu->addAction(tr("Map colours: %1").arg(name), this, [this, name] {
+    const QString label = QString::fromStdString(analysis::ColorMapLabel(*analysis::FindColorMap(name.toStdString())));
+    color_box_->addItem(label, name);
+    QAction* action = color_menu->addAction(tr("Map colours: %1").arg(label), this, [this, name] {
       canvas_->SetColorMap(name);
       SyncViewCommands();
     });
     action->setCheckable(true);
     color_actions_.append(colors->addAction(action));
   }
+  color_box_->view()->setMinimumWidth(color_box_->view()->sizeHintForColumn(0));
   labelled(tr("Colour heads by"), metric_box_);
   labelled(tr("Map colours"), color_box_);
   bar->addSeparator();
@@ -212,8 +222,8 @@ void MainWindow::BuildToolBars() {
 
   connect(metric_box_, &QComboBox::activated, this,
           [this](int index) { state_.heads.SetMetric(metric_box_->itemData(index).toString().toStdString()); });
-  connect(color_box_, &QComboBox::textActivated, this, [this](const QString& name) {
-    canvas_->SetColorMap(name);
+  connect(color_box_, &QComboBox::activated, this, [this](int index) {
+    canvas_->SetColorMap(color_box_->itemData(index).toString());
     SyncViewCommands();
   });
   connect(&state_.heads, &HeadStore::MetricChanged, this, &MainWindow::SyncMetric);
@@ -221,8 +231,8 @@ void MainWindow::BuildToolBars() {
   QMenu* view = commands_.menu(CommandMenu::kView);
   view->addSeparator();
   for (const QDockWidget* dock : docks_) view->addAction(dock->toggleViewAction());
-  AddPaneActions(view->addMenu(tr("&Go to pane")));
-  recent_menu_ = new QMenu(tr("Open &recent"), this);
+  AddPaneActions(view->addMenu(tr("Go to pa&ne")));
+  recent_menu_ = new QMenu(tr("Ope&n recent"), this);
   commands_.menu(CommandMenu::kFile)->insertMenu(commands_[Command::kCapture], recent_menu_);
 }
 
@@ -335,10 +345,11 @@ void MainWindow::closeEvent(QCloseEvent* event) {
       return;
     }
   }
-  if (!MayDropRuns(tr("Quitting discards them."))) {
+  if (!MayDropTuning(tr("Quitting discards it.")) || !MayDropRuns(tr("Quitting discards them."))) {
     event->ignore();
     return;
   }
+  tunings_.LetGo();
   SaveSession(/*at_the_end=*/true);
   FinishWriting();
   QMainWindow::closeEvent(event);

@@ -30,6 +30,7 @@
 #include "theme.h"
 #include "trace_keeper.h"
 #include "trace_watch.h"
+#include "tuning_keeper.h"
 #include "welcome_page.h"
 #include "window_state.h"
 
@@ -52,7 +53,7 @@ class MainWindow : public QMainWindow {
   // A trace, or a model folder (which opens the capture dialog on it). A trace takes the place of the one on show and
   // of its runs: when those are in no file, the user is asked first.
   void OpenPath(const QString& path);
-  // Drops the runs without a question: for a window that nobody sits at.
+  // Drops runs and tunings without a question: for a window that nobody sits at.
   void ForgetRuns();
 
   HeadCanvas* canvas() const { return canvas_; }
@@ -99,6 +100,7 @@ class MainWindow : public QMainWindow {
   std::optional<analysis::HeadId> HeadToShow(const TraceKeeper::Kept& kept, const QString& path) const;
   void AddRun(const analysis::MethodResult& run);
   void ClearRuns();
+  void RestoreRuns(const std::vector<analysis::MethodResult>& runs);  // those that have not been measured since
   void LoadRuns();
 
   // main_window_commands.cpp: what commands, widgets and the canvas set going.
@@ -117,7 +119,7 @@ class MainWindow : public QMainWindow {
   void ShowSettings();
   void OpenClasses();
   ManualDialog* OpenManual();
-  void OpenTuneDialog();
+  void CopyCaptureCommand(CaptureSettings settings);
   void CopyTuneCommand(const TuneSettings& settings);
   void UpdateCommands();
 
@@ -137,8 +139,14 @@ class MainWindow : public QMainWindow {
   void ShowTheSamePart();
   void FollowHead();  // the other maps, if they are to
   void OpenOtherTrace(const QString& path);
+  void ComparisonOpened(const TraceSummary& trace);
+  void StopOpeningOther();
+  // What the second map shows: its head, method and values; empty: there is none.
+  QJsonObject SecondMap() const;
+  void RestoreSecondMap(const QJsonObject& shown);
   void LetWaitForScreen(Workbench* workbench);  // what it measures, for what the window draws
   void OtherTraceOpened(const TraceSummary& trace);
+  QString OtherTracePath() const;  // absolute; empty: none is open
   void RequestOtherStatistics();
   void CloseOtherTrace();
 
@@ -147,7 +155,7 @@ class MainWindow : public QMainWindow {
   bool IsOfOpenTrace(const HeadCanvas* map) const;
 
   // main_window_heads.cpp: what is done with heads where they stand.
-  void ShowHeadsMenu(const std::vector<analysis::HeadId>& heads, QPoint global);
+  void ShowHeadsMenu(const std::vector<analysis::HeadId>& heads, QPoint global, const QList<QAction*>& more);
   void ShowBeside(analysis::HeadId head);  // in the second map, which is made if there is none
   void AskForTag(const std::vector<analysis::HeadId>& heads);
 
@@ -174,6 +182,9 @@ class MainWindow : public QMainWindow {
   void PanelIsPlaced();  // as a part of a step
   QJsonObject ViewSettings() const;
   void ApplyViewSettings(const QJsonObject& settings);
+  static QString NameOfChange(const QStringList& members);  // of the settings, behind "Undo"
+  // All that `change` sets is one step.
+  void ChangeView(const QString& what, const std::function<void()>& change);
   void SetTheme(const QString& name);
   void BindUndo();
   void BeginUndo();  // here: nothing before it is taken back
@@ -184,7 +195,7 @@ class MainWindow : public QMainWindow {
   void ConnectSweep();
   QString DescribeHeads() const;  // for the status bar
   void UpdateReach();
-  void ExportTuning();
+  bool ExportTuning();  // false: the user thought better of it, or it could not be written
   void ConnectFigures();
   void ConnectQuantise();
   void ExportFigure();
@@ -192,11 +203,23 @@ class MainWindow : public QMainWindow {
   void ExportPicture(const PaneOffers::Picture& picture);
   void CopyText(const QString& text);
   std::optional<analysis::MethodResult> RunToCopy() const;  // the selected one, else the last
-  QString TracePath() const;
+  QString TracePath() const;                                // absolute
+  // Of two traces, or of what two methods keep of a head; empty: neither is compared.
+  QString DifferenceCommand() const;
   MapDrawing DrawingOfMap() const;  // the part in view, as the first map shows it
   QList<PaletteEntry> PaletteEntries();
 
   void ShowWelcome();
+
+  // main_window_tuning.cpp: what a tuning has found, beyond its window.
+  void ConnectTunings();
+  void OpenTuneDialog();
+  void ShowSweepsResults();
+  void OfferToResume();
+  void OfferToExport();
+  void OfferTuning(const TraceKeeper::Notes& kept);  // of the trace that is opened
+  // May ask, of what a tuning has found and no configuration's file has.
+  bool MayDropTuning(const QString& consequence);
 
   // main_window_configuration.cpp: methods from files, and heads that have a method of their own.
   void BindConfiguration();
@@ -241,7 +264,7 @@ class MainWindow : public QMainWindow {
   // main_window_work.cpp: work in the background.
   // `again`: the trace on show, of which there is more by now.
   void OpenTrace(const QString& path, bool again = false);
-  void TraceOpened(const TraceSummary& trace, bool again);
+  void TraceOpened(TraceSummary opened, bool again);
   void RequestStatistics();
   void ChooseFirstHead();
   void OpenCapture(const QString& model_dir);
@@ -273,17 +296,27 @@ class MainWindow : public QMainWindow {
   QTimer save_timer_;
   Theme theme_;
   WindowState state_;
+  TuningKeeper tunings_{&state_, &keeper_};
   SettingHistory settings_history_;
   QJsonObject known_place_, known_brush_;  // of the first map; empty: undo has not begun
   KnownConfiguration known_configuration_;
   bool configuration_is_no_step_ = false;
+  bool changing_view_ = false;  // in several parts that are one step
   CommandSet commands_;
 
   HeadCanvas* canvas_ = nullptr;
   std::vector<HeadCanvas*> others_;  // beside it: none, one or three
   QSplitter *maps_ = nullptr, *upper_maps_ = nullptr, *lower_maps_ = nullptr;
   std::shared_ptr<Workbench> other_workbench_, opening_other_;  // of another trace in the second map
-  bool linking_ = false;                                        // one map follows the other
+  // A comparison that undo or redo brings back, while its trace is read: for undo it is there, and what it is shown
+  // with is as it was.
+  struct ComingComparison {
+    QString path;  // absolute
+    bool differences = false;
+    QJsonObject second_map;  // as SecondMap says
+  };
+  std::optional<ComingComparison> coming_;
+  bool linking_ = false;  // one map follows the other
   NoticeBar* notice_ = nullptr;
   FindBar* find_bar_ = nullptr;
   WelcomePage* welcome_ = nullptr;

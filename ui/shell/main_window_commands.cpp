@@ -37,8 +37,15 @@ void MainWindow::BindCommands() {
   bind(Command::kExportRuns, [this] { ExportRuns(); });
   bind(Command::kLoadRuns, [this] { LoadRuns(); });
   bind(Command::kQuit, [this] { close(); });
-  bind(Command::kUndo, [this] { state_.parameters.stack()->undo(); });
-  bind(Command::kRedo, [this] { state_.parameters.stack()->redo(); });
+  // What a map has just been set to may not have been told yet, and is the last change.
+  bind(Command::kUndo, [this] {
+    StateChanged();
+    state_.parameters.stack()->undo();
+  });
+  bind(Command::kRedo, [this] {
+    StateChanged();
+    state_.parameters.stack()->redo();
+  });
   bind(Command::kCopyRuns, [this] { QApplication::clipboard()->setText(state_.runs.AsText()); });
   bind(Command::kClearRuns, [this] { ClearRuns(); });
   bind(Command::kPalette, [this] { OpenPalette(); });
@@ -155,7 +162,7 @@ void MainWindow::SyncViewCommands() {
   commands_[Command::kOverlay]->setChecked(canvas_->overlay());
   commands_[Command::kLost]->setChecked(canvas_->lost());
   commands_[Command::kPanel]->setChecked(canvas_->panel_visible());
-  color_box_->setCurrentText(canvas_->color_map());
+  color_box_->setCurrentIndex(color_box_->findData(canvas_->color_map()));
   if (color_box_->currentIndex() >= 0) color_actions_[color_box_->currentIndex()]->setChecked(true);
 }
 

@@ -14,6 +14,7 @@ namespace headscope::ui {
 void MainWindow::BindConfiguration() {
   HeadConfiguration* const configuration = &state_.configuration;
   commands_.Bind(Command::kSweepMeasure, [this, configuration](bool) {
+    if (!MayDropTuning(tr("Measuring all heads discards it."))) return;
     if (configuration->in_use()) {
       state_.sweep.Measure(configuration->ShownHeads(), configuration->title());
     } else {

@@ -87,8 +87,10 @@ void MainWindow::AskToReadAgain(const QString& path) {
   if (save != nullptr) save->setToolTip(tr("Save them as .csv, .json or .h5"));
   box.setDefaultButton(cancel);
   box.exec();
-  if (box.clickedButton() == discard || (save != nullptr && box.clickedButton() == save && ExportRuns()))
+  if (box.clickedButton() == discard || (save != nullptr && box.clickedButton() == save && ExportRuns())) {
+    tunings_.SetGoes(true);  // it has been named
     ReadAgain(path);
+  }
 }
 
 bool MainWindow::ShowsOwnCapture() const {

@@ -8,6 +8,7 @@
 
 #include "head_filter.h"
 #include "main_window.h"
+#include "selected_rows.h"
 
 namespace headscope::ui {
 namespace {
@@ -16,7 +17,7 @@ constexpr int kLongestTag = 100;
 
 }  // namespace
 
-void MainWindow::ShowHeadsMenu(const std::vector<analysis::HeadId>& heads, QPoint global) {
+void MainWindow::ShowHeadsMenu(const std::vector<analysis::HeadId>& heads, QPoint global, const QList<QAction*>& more) {
   const QString word = HeadFilter::WordOf(heads);
   auto* menu = new QMenu(this);
   menu->setObjectName(QStringLiteral("headsMenu"));
@@ -47,6 +48,7 @@ void MainWindow::ShowHeadsMenu(const std::vector<analysis::HeadId>& heads, QPoin
   add("tagHeads", heads.size() == 1 ? tr("Tag %1\u2026").arg(word) : tr("Tag %1 heads\u2026").arg(heads.size()),
       [this, heads] { AskForTag(heads); });
   add("copyHeads", tr("Copy as text"), [this, word] { CopyText(word); });
+  AddFromPane(menu, more);
   menu->popup(global);
 }
 

@@ -5,6 +5,7 @@
 #include <QLineEdit>
 #include <QMenu>
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "action_step.h"
@@ -20,7 +21,8 @@ const QString kMetric = QStringLiteral("metric"), kPanes = QStringLiteral("panes
               kCanvas = QStringLiteral("canvas.");
 const QString kClasses = QStringLiteral("classes"), kNumMaps = QStringLiteral("maps"),
               kFollows = QStringLiteral("maps_follow"), kDifference = QStringLiteral("map_difference"),
-              kHeadDifferences = QStringLiteral("head_differences"), kBrush = QStringLiteral("brush");
+              kHeadDifferences = QStringLiteral("head_differences"), kOtherTrace = QStringLiteral("other_trace"),
+              kBrush = QStringLiteral("brush"), kSecondMap = QStringLiteral("second_map");
 
 // Members of the canvas as those of the settings.
 QJsonObject OfCanvas(const QJsonObject& canvas) {
@@ -43,7 +45,7 @@ void MainWindow::BindLayouts() {
   });
   QMenu* view = commands_.menu(CommandMenu::kView);
   layout_menu_ = view->addMenu(tr("Restore la&yout"));
-  delete_layout_menu_ = view->addMenu(tr("&Delete layout"));
+  delete_layout_menu_ = view->addMenu(tr("Delete layout"));
   FillLayoutMenus();
 }
 
@@ -74,6 +76,7 @@ void MainWindow::FillLayoutMenus() {
 }
 
 void MainWindow::ChangeLayouts(const QString& what, const QJsonObject& after) {
+  StateChanged();  // what was set before is a step of its own
   state_.parameters.stack()->push(new ActionStep(
       what, [this, before = session_.layouts] { SetLayouts(before); }, [this, after] { SetLayouts(after); }));
 }
@@ -141,17 +144,71 @@ void MainWindow::PushPlaces(const QString& what, const QByteArray& before, const
 }
 
 QJsonObject MainWindow::ViewSettings() const {
-  QJsonObject settings{{kMetric, QString::fromStdString(state_.heads.metric())},
-                       {kPanes, state_.offers.ViewStates()},
-                       {kClasses, state_.classes.ToJson()},
-                       {kTheme, theme_.name()},
-                       {kNumMaps, static_cast<int>(others_.size()) + 1},
-                       {kFollows, commands_[Command::kSplitFollows]->isChecked()},
-                       {kDifference, commands_[Command::kMapDifference]->isChecked()},
-                       {kHeadDifferences, commands_[Command::kHeadDifferences]->isChecked()}};
+  QJsonObject settings{
+      {kMetric, QString::fromStdString(state_.heads.metric())},
+      {kPanes, state_.offers.ViewStates()},
+      {kClasses, state_.classes.ToJson()},
+      {kTheme, theme_.name()},
+      {kNumMaps, static_cast<int>(others_.size()) + 1},
+      {kFollows, commands_[Command::kSplitFollows]->isChecked()},
+      {kDifference, commands_[Command::kMapDifference]->isChecked()},
+      {kHeadDifferences, coming_ ? coming_->differences : commands_[Command::kHeadDifferences]->isChecked()},
+      {kOtherTrace, coming_ ? coming_->path : OtherTracePath()}};
   const QJsonObject canvas = OfCanvas(canvas_->DisplayState());
   for (auto member = canvas.begin(); member != canvas.end(); ++member) settings[member.key()] = member.value();
   return settings;
+}
+
+QString MainWindow::NameOfChange(const QStringList& members) {
+  const std::array names = {std::pair{kMetric, tr("colour of the heads")},
+                            std::pair{kPanes, tr("setting of a pane")},
+                            std::pair{kClasses, tr("classes and alarms")},
+                            std::pair{kTheme, tr("colours of the window")},
+                            std::pair{kNumMaps, tr("split of the map")},
+                            std::pair{kFollows, tr("maps that follow the head")},
+                            std::pair{kDifference, tr("difference of the maps")},
+                            std::pair{kHeadDifferences, tr("colour of the heads")},
+                            std::pair{kCanvas + QStringLiteral("color_map"), tr("colours of the map")},
+                            std::pair{kCanvas + QStringLiteral("scale"), tr("scale of the map")},
+                            std::pair{kCanvas + QStringLiteral("reduction"), tr("mean of a pixel")},
+                            std::pair{kCanvas + QStringLiteral("overlay"), tr("mask overlay")},
+                            std::pair{kCanvas + QStringLiteral("lost"), tr("colour of what is left out")},
+                            std::pair{kCanvas + QStringLiteral("panel"), tr("method panel")},
+                            std::pair{kCanvas + QStringLiteral("profiles"), tr("profiles of the map")},
+                            std::pair{kCanvas + QStringLiteral("minimap"), tr("minimap")},
+                            std::pair{kCanvas + QStringLiteral("live_runs"), tr("live runs")},
+                            std::pair{kCanvas + QStringLiteral("repeats"), tr("repeats of a run")},
+                            std::pair{kCanvas + QStringLiteral("measures_alone"), tr("runs of one head alone")},
+                            std::pair{kCanvas + QStringLiteral("picture_width"), tr("width of pictures")},
+                            std::pair{kCanvas + QStringLiteral("picture_ground"), tr("background of pictures")}};
+  QStringList found;
+  for (const QString& member : members) {
+    const auto name = std::ranges::find(names, member, &std::pair<QString, QString>::first);
+    const QString text = name == names.end() ? tr("change of the view") : name->second;
+    if (!found.contains(text)) found.append(text);
+  }
+  return found.size() == 1 ? found.front() : tr("change of the view");
+}
+
+void MainWindow::ChangeView(const QString& what, const std::function<void()>& change) {
+  StateChanged();  // what was set before is a step of its own
+  const QJsonObject before = ViewSettings(), map_before = SecondMap();
+  const bool was_changing = std::exchange(changing_view_, true);
+  change();
+  changing_view_ = was_changing;
+  const QJsonObject after = ViewSettings();
+  QJsonObject from, to;
+  for (auto member = after.begin(); member != after.end(); ++member) {
+    if (before[member.key()] == member.value()) continue;
+    from[member.key()] = before[member.key()];
+    to[member.key()] = member.value();
+  }
+  if (const QJsonObject map = SecondMap(); map != map_before) {
+    from[kSecondMap] = map_before;
+    to[kSecondMap] = map;
+  }
+  settings_history_.RecordStep(what, from, to);
+  StateChanged();
 }
 
 void MainWindow::BindUndo() {
@@ -198,6 +255,9 @@ void MainWindow::ApplyViewSettings(const QJsonObject& settings) {
     state_.trial.SetBrush(brush.size() == 2 ? MethodTrial::Brush({brush[0].toDouble(), brush[1].toDouble()})
                                             : std::nullopt);
   }
+  const bool has_other = settings.contains(kOtherTrace);
+  if (has_other) StopOpeningOther();  // which an earlier step has asked for
+  if (has_other && settings[kOtherTrace].toString() != OtherTracePath()) CloseOtherTrace();
   if (settings.contains(kNumMaps)) Split(static_cast<size_t>(std::max(0, settings[kNumMaps].toInt(1) - 1)));
   if (settings.contains(kFollows)) {
     commands_[Command::kSplitFollows]->setChecked(settings[kFollows].toBool());
@@ -207,11 +267,23 @@ void MainWindow::ApplyViewSettings(const QJsonObject& settings) {
     commands_[Command::kMapDifference]->setChecked(settings[kDifference].toBool());
     UpdateComparison();
   }
+  if (settings.contains(kHeadDifferences) && coming_) coming_->differences = settings[kHeadDifferences].toBool();
   if (settings.contains(kHeadDifferences) && state_.heads.HasOther()) {
     commands_[Command::kHeadDifferences]->setChecked(settings[kHeadDifferences].toBool());
     state_.heads.ShowDifferences(settings[kHeadDifferences].toBool());
   }
   if (settings.contains(kTheme)) SetTheme(settings[kTheme].toString());
+  // It comes later.
+  const QString other = has_other ? settings[kOtherTrace].toString() : QString();
+  if (!other.isEmpty() && other != OtherTracePath()) {
+    coming_ = {.path = other,
+               .differences = settings.contains(kHeadDifferences) ? settings[kHeadDifferences].toBool()
+                                                                  : commands_[Command::kHeadDifferences]->isChecked(),
+               .second_map = settings[kSecondMap].toObject()};
+    OpenOtherTrace(other);
+  } else if (settings.contains(kSecondMap)) {
+    RestoreSecondMap(settings[kSecondMap].toObject());
+  }
   StateChanged();
 }
 

@@ -15,31 +15,60 @@
 #include "main_window.h"
 #include "panes.h"
 #include "save_dialog.h"
+#include "selected_rows.h"
+#include "shown_file_name.h"
 #include "shown_text.h"
-#include "tune_dialog.h"
 #include "while_alive.h"
 
 namespace headscope::ui {
+namespace {
+
+// A terminal is in another folder than the program was started in, and a name that begins with a dash is an option.
+QString AbsolutePath(const std::string& path) {
+  return path.empty() ? QString() : QFileInfo(QString::fromStdString(path)).absoluteFilePath();
+}
+
+}  // namespace
 
 QString MainWindow::TracePath() const {
-  return QString::fromStdString(state_.heads.trace().path);
+  return state_.heads.HasTrace() ? session_.last_trace : QString();
+}
+
+QString MainWindow::DifferenceCommand() const {
+  if (other_workbench_ != nullptr) {
+    // A class or a tuned result is no metric of the command's: it then shows those that it shows unasked.
+    const analysis::MetricInfo* const metric = state_.heads.metric_info();
+    const bool is_known = metric != nullptr && !state_.heads.IsResultMetric();
+    return TraceDifferenceCommand(TracePath(), AbsolutePath(second_canvas()->trace().path),
+                                  is_known ? QString::fromStdString(metric->name) : QString());
+  }
+  const MethodTrial& other = state_.references.front();
+  if (canvas_->comparison() != Comparison::kMasks || state_.trial.is_decode() || other.is_decode()) return {};
+  const auto argument = [this](const MethodTrial& of) {
+    return QString::fromStdString(workbench_->MethodArgument(of.method()->name, of.values().ToString(*of.method())));
+  };
+  return MaskDifferenceCommand(TracePath(), canvas_->head(), argument(state_.trial), argument(other));
 }
 
 void MainWindow::BindReach() {
   const auto bind = [this](Command command, auto run) { commands_.Bind(command, [run](bool) { run(); }); };
   BindConfiguration();
-  bind(Command::kSweepTune, [this] { state_.sweep.Start(HeadSweep::Kind::kTune); });
+  bind(Command::kSweepTune, [this] {
+    if (MayDropTuning(tr("Another tuning discards it."))) state_.sweep.Start(HeadSweep::Kind::kTune);
+  });
   bind(Command::kSweepResume, [this] { state_.sweep.Resume(); });
   bind(Command::kExportTuning, [this] { ExportTuning(); });
   bind(Command::kExportFigure, [this] { ExportFigure(); });
   bind(Command::kCopyFigureCommand, [this] {
     const QString kept = keeper_.FileOfRuns();
-    CopyText(FigureCommand(TracePath(), state_.figures.Drawing(), state_.classes.defaults(),
+    FigureDrawing drawing = state_.figures.Drawing();
+    drawing.other_trace = AbsolutePath(drawing.other_trace).toStdString();
+    CopyText(FigureCommand(TracePath(), drawing, state_.classes.defaults(),
                            kept.isEmpty() ? ExportName(QStringLiteral("runs.csv")) : kept));
   });
   ConnectFigures();
   ConnectQuantise();
-  picture_menu_ = new QMenu(tr("Export &picture of pane"), this);
+  picture_menu_ = new QMenu(tr("Export pictur&e of pane"), this);
   commands_.menu(CommandMenu::kFile)->insertMenu(commands_[Command::kExportFigure], picture_menu_);
   connect(picture_menu_, &QMenu::aboutToShow, this, &MainWindow::UpdateReach);
   connect(&state_.offers, &PaneOffers::PicturesChanged, this, &MainWindow::FillPictureMenu);
@@ -65,6 +94,9 @@ void MainWindow::BindReach() {
   });
   bind(Command::kClasses, [this] { OpenClasses(); });
   bind(Command::kCopyHeadsCommand, [this] { CopyText(AnalyzeCommand(TracePath(), state_.classes)); });
+  bind(Command::kCopyDifferenceCommand, [this] {
+    if (const QString command = DifferenceCommand(); !command.isEmpty()) CopyText(command);
+  });
   bind(Command::kWelcome, [this] { ShowWelcome(); });
   connect(canvas_, &HeadCanvas::FitToTraceRequested, &state_.queue, &RunQueue::MeetTarget);
   connect(welcome_, &WelcomePage::OpenRequested, this, [this](const QString& path) {
@@ -100,11 +132,13 @@ void MainWindow::BindReach() {
     }
     welcome_->Frame(shown, [shown] { return shown->rect(); });
   });
-  connect(&state_.offers, &PaneOffers::RunsMenuWanted, this, [this](QPoint at) {
+  connect(&state_.offers, &PaneOffers::RunsMenuWanted, this, [this](QPoint at, const QList<QAction*>& more) {
     auto* menu = new QMenu(this);
+    menu->setObjectName(QStringLiteral("runsMenu"));
     menu->setAttribute(Qt::WA_DeleteOnClose);
     for (const Command command : {Command::kCopyRunCommand, Command::kCopyRuns, Command::kExportRuns})
       menu->addAction(commands_[command]);
+    AddFromPane(menu, more);
     menu->popup(at);
   });
   connect(&state_.offers, &PaneOffers::HeadsMenuWanted, this, &MainWindow::ShowHeadsMenu);
@@ -135,7 +169,7 @@ MapDrawing MainWindow::DrawingOfMap() const {
   const Comparison comparison = canvas_->comparison();
   if (comparison == Comparison::kValues) {
     drawing.other_head = second->head();
-    if (other_workbench_ != nullptr) drawing.other_trace = second->trace().path;
+    if (other_workbench_ != nullptr) drawing.other_trace = AbsolutePath(second->trace().path).toStdString();
   } else if (comparison == Comparison::kMasks && !drawing.method.empty()) {
     drawing.other_method = second->method().toStdString();
     drawing.other_parameters = second->method_values().ToString(*state_.references.front().method());
@@ -166,7 +200,10 @@ void MainWindow::ShowWelcome() {
 
 void MainWindow::CopyText(const QString& text) {
   QApplication::clipboard()->setText(text);
-  notice_->ShowMessage(tr("Copied: %1").arg(Shown(text)));
+  // A prompt, or the names of a thousand heads, would take the map's room.
+  constexpr qsizetype kMostSaid = 300;
+  const qsizetype end = kMostSaid - (text.size() > kMostSaid && text[kMostSaid - 1].isHighSurrogate() ? 1 : 0);
+  notice_->ShowMessage(tr("Copied: %1").arg(Shown(text.size() > kMostSaid ? text.left(end) + QChar(0x2026) : text)));
 }
 
 std::optional<analysis::MethodResult> MainWindow::RunToCopy() const {
@@ -182,9 +219,7 @@ void MainWindow::ConnectSweep() {
   HeadSweep* const sweep = &state_.sweep;
   connect(sweep, &HeadSweep::Began, this, [this, sweep] {
     progress_->Begin(kSweepWork, [sweep] { sweep->Stop(); });
-    // What the sweep finds is what a person waits for.
-    if (!state_.heads.IsResultMetric()) state_.heads.SetMetric(ResultMetrics().front().name);
-    UpdateCommands();
+    ShowSweepsResults();  // what a person waits for
   });
   connect(sweep, &HeadSweep::Progressed, this,
           [this](const ProgressReport& report) { progress_->Update(kSweepWork, report); });
@@ -192,16 +227,14 @@ void MainWindow::ConnectSweep() {
   connect(sweep, &HeadSweep::Ended, this, [this, sweep] {
     progress_->End(kSweepWork);
     UpdateCommands();
-    if (!sweep->CanResume()) return;
-    notice_->ShowOffer(tr("Stopped after %1 of %2 heads.").arg(sweep->num_done()).arg(sweep->num_chosen()),
-                       tr("Resume"), [sweep] { sweep->Resume(); });
+    if (sweep->CanResume()) OfferToResume();
   });
   connect(sweep, &HeadSweep::Finished, this, [this, sweep] {
     UpdateCommands();
     if (!sweep->failures().isEmpty()) {
       notice_->ShowError(sweep->Summary());
     } else if (sweep->kind() == HeadSweep::Kind::kTune) {
-      notice_->ShowOffer(sweep->Summary(), tr("Export…"), [this] { ExportTuning(); });
+      OfferToExport();
     } else {
       notice_->ShowMessage(sweep->Summary());
     }
@@ -216,8 +249,7 @@ QString MainWindow::DescribeHeads() const {
   const HeadCanvas* const second = second_canvas();
   if (second == nullptr || !second->HasHead()) return name(canvas_);
   QString beside = name(second);
-  if (other_workbench_ != nullptr)
-    beside += tr(" of %1").arg(ShownShort(QFileInfo(QString::fromStdString(second->trace().path)).fileName()));
+  if (other_workbench_ != nullptr) beside += tr(" of %1").arg(ShownFileName(second->trace().path));
   return tr("%1 beside %2, %3").arg(name(canvas_), beside, second->method());
 }
 
@@ -228,6 +260,8 @@ void MainWindow::UpdateReach() {
   Allow(commands_[Command::kCopyRunCommand], RunToCopy().has_value(), tr("no runs yet"));
   Allow(commands_[Command::kCopyQuantiseCommand], has_head, tr("no head is open"));
   Allow(commands_[Command::kCopyHeadsCommand], has_trace, tr("no trace is open"));
+  Allow(commands_[Command::kCopyDifferenceCommand], !DifferenceCommand().isEmpty(),
+        tr("neither two traces nor the masks of two prefill methods are compared"));
   Allow(commands_[Command::kSweepMeasure], has_trace, tr("no trace is open"));
   const QString why_not_tune =
       has_trace ? tr("%1 has no budget to search").arg(canvas_->method()) : tr("no trace is open");
@@ -240,7 +274,7 @@ void MainWindow::UpdateReach() {
   const HeadCanvas* const second = second_canvas();
   for (const Command command : {Command::kSplitFollows, Command::kMapDifference})
     Allow(commands_[command], second != nullptr, tr("the map is not split"));
-  Allow(commands_[Command::kExchangeMaps], second != nullptr && other_workbench_ == nullptr,
+  Allow(commands_[Command::kExchangeMaps], second != nullptr && other_workbench_ == nullptr && !coming_,
         second == nullptr ? tr("the map is not split") : tr("the second map shows another trace"));
   Allow(commands_[Command::kCompareTrace], has_trace, tr("no trace is open"));
   Allow(commands_[Command::kHeadDifferences], other_workbench_ != nullptr, tr("no other trace is open"));
@@ -301,16 +335,6 @@ void MainWindow::ExportFigure() {
   if (!path.isEmpty()) state_.figures.Save(path);
 }
 
-void MainWindow::OpenTuneDialog() {
-  if (tune_ == nullptr) {
-    tune_ = new TuneDialog(&state_, workbench_, this);
-    connect(tune_, &TuneDialog::CopyWanted, this, &MainWindow::CopyTuneCommand);
-  }
-  tune_->show();
-  tune_->raise();
-  tune_->activateWindow();
-}
-
 void MainWindow::OpenClasses() {
   if (classes_ == nullptr) {
     classes_ = new ClassDialog(&state_, this);
@@ -319,6 +343,12 @@ void MainWindow::OpenClasses() {
   classes_->show();
   classes_->raise();
   classes_->activateWindow();
+}
+
+void MainWindow::CopyCaptureCommand(CaptureSettings settings) {
+  for (std::string* path : {&settings.model_dir, &settings.prompt_file, &settings.output_path})
+    *path = AbsolutePath(*path).toStdString();
+  CopyText(CaptureCommand(settings));
 }
 
 void MainWindow::CopyTuneCommand(const TuneSettings& settings) {
@@ -330,8 +360,8 @@ void MainWindow::CopyTuneCommand(const TuneSettings& settings) {
   CopyText(TuneCommand(TracePath(), state_.trial.methods(), state_.sweep.OnTrace(settings), heads));
 }
 
-void MainWindow::ExportTuning() {
-  const HeadSweep& sweep = state_.sweep;
+bool MainWindow::ExportTuning() {
+  HeadSweep& sweep = state_.sweep;
   const auto& methods = sweep.tuning().methods;
   const QString which = methods.size() == 1 ? QString::fromStdString(methods.front().name) : QStringLiteral("methods");
   const QString name = ExportName(which + QStringLiteral("-tuned.json"));
@@ -342,17 +372,19 @@ void MainWindow::ExportTuning() {
         QStringLiteral("%1 (*%2)").arg(QString::fromStdString(file.title), QString::fromStdString(file.extension)));
   qsizetype kind = 0;
   const QString path = AskWhereToWrite(this, tr("Export configuration"), name, kinds, QStringLiteral("json"), &kind);
-  if (path.isEmpty()) return;
+  if (path.isEmpty()) return false;
   // A name with another extension than the kind's says what it is.
   const TuningFile& chosen = files[static_cast<size_t>(kind)];
   const bool is_chosen = path.endsWith(QString::fromStdString(chosen.extension), Qt::CaseInsensitive);
   const std::string error = workbench_->ExportTuning(sweep.tuning(), sweep.Tuned(), sweep.num_chosen(),
                                                      path.toStdString(), is_chosen ? chosen.name : "");
   if (error.empty()) {
+    sweep.MarkSaved();
     notice_->ShowMessage(tr("Configuration saved to %1").arg(path));
   } else {
     notice_->ShowError(QString::fromStdString(error));
   }
+  return error.empty();
 }
 
 void MainWindow::FillPictureMenu() {

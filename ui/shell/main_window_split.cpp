@@ -4,6 +4,8 @@
 #include <QDir>
 #include <QFileDialog>
 #include <QFileInfo>
+#include <QJsonArray>
+#include <QJsonObject>
 #include <QUndoCommand>
 #include <algorithm>
 #include <functional>
@@ -11,12 +13,15 @@
 #include <utility>
 
 #include "main_window.h"
+#include "shown_file_name.h"
 #include "shown_text.h"
 #include "while_alive.h"
 
 namespace headscope::ui {
 namespace {
 
+const QString kMapHead = QStringLiteral("head"), kMapMethod = QStringLiteral("method"),
+              kMapParameters = QStringLiteral("parameters");
 constexpr size_t kMostOthers = kMapViews.size() - 1;
 constexpr const char* kOtherNames[kMostOthers] = {"secondCanvas", "thirdCanvas", "fourthCanvas"};
 
@@ -44,12 +49,13 @@ void MainWindow::BindSplit() {
   commands_.Bind(Command::kExchangeMaps, [this](bool) { ExchangeMaps(); });
   commands_.Bind(Command::kMapDifference, [this](bool) {
     UpdateComparison();
+    UpdateCommands();
     StateChanged();
   });
   commands_.Bind(Command::kCompareTrace, [this](bool on) {
     if (!on) {
-      CloseOtherTrace();
-      return StateChanged();
+      const QString name = QFileInfo(OtherTracePath()).fileName();
+      return ChangeView(tr("end of the comparison with %1").arg(name), [this] { CloseOtherTrace(); });
     }
     const QString path = QFileDialog::getOpenFileName(this, tr("Compare with trace"), QFileInfo(TracePath()).path(),
                                                       tr("Traces (*.h5 *.hdf5);;All files (*)"));
@@ -75,7 +81,10 @@ void MainWindow::Split(size_t num_others) {
     last->SetWorkbench(nullptr);
     delete last;
     workbench_->CloseView(kMapViews[others_.size() + 1]);
-    if (others_.empty()) CloseOtherTrace();  // which nobody shows any more
+    if (others_.empty()) {  // nobody shows it any more
+      StopOpeningOther();
+      CloseOtherTrace();
+    }
   }
   while (others_.size() < num_others) AddMap();
   lower_maps_->setVisible(others_.size() > 1);
@@ -123,7 +132,7 @@ void MainWindow::AddMap() {
     connect(canvas_, &HeadCanvas::PanelPlaced, map, [this, map] { map->AlignWith(canvas_); });
   }
   map->SetWorkbench(workbench_);
-  if (state_.heads.HasTrace()) map->SetTrace(state_.heads.trace());
+  if (state_.heads.HasTrace()) map->SetTrace(state_.heads.shared_trace());
   map->ShowColorsOf(*canvas_);
   map->SetOverlay(canvas_->overlay());
   // It begins as what is on show: what changes from here on is compared with it.
@@ -172,6 +181,7 @@ void MainWindow::LinkMap(HeadCanvas* map) {
   connect(map, &HeadCanvas::CursorLeft, cursor_label_, &QLabel::clear);
   connect(map, &HeadCanvas::HeadStepRequested, this, [this, map](int step) { StepHead(map, step); });
   connect(map, &HeadCanvas::GraphicsFailed, notice_, &NoticeBar::ShowError);
+  connect(map, &HeadCanvas::MethodChanged, this, &MainWindow::UpdateCommands);
   connect(map, &HeadCanvas::NotePressed, this, &MainWindow::GoToNote);
 }
 
@@ -219,13 +229,14 @@ void MainWindow::ExchangeMaps() {
   HeadCanvas* map = MapWithFocus();
   if (map == canvas_) map = others_.front();
   if (!map->HasHead() || !canvas_->HasHead()) return;
+  StateChanged();  // what was set before is a step of its own
   const auto number = static_cast<size_t>(std::find(others_.begin(), others_.end(), map) - others_.begin());
   state_.parameters.stack()->push(
       new SwapStep(tr("swap of the maps"), [this, number] { return ExchangeWith(number); }));
 }
 
 bool MainWindow::ExchangeWith(size_t number) {
-  if (other_workbench_ != nullptr) {
+  if (other_workbench_ != nullptr || coming_) {
     notice_->ShowMessage(tr("The maps are not swapped back: the second one shows another trace."));
     return false;
   }
@@ -246,6 +257,11 @@ bool MainWindow::ExchangeWith(size_t number) {
   return true;
 }
 
+QString MainWindow::OtherTracePath() const {
+  if (other_workbench_ == nullptr || !state_.heads.HasOther()) return {};
+  return QFileInfo(QString::fromStdString(state_.heads.other()->path)).absoluteFilePath();
+}
+
 void MainWindow::OpenOtherTrace(const QString& path) {
   auto opened = std::shared_ptr<Workbench>(workbench_->Another());
   Workbench* const bench = opened.get();
@@ -257,22 +273,77 @@ void MainWindow::OpenOtherTrace(const QString& path) {
       [this](const std::string& sentence) { notice_->ShowError(QString::fromStdString(sentence)); });
   LetWaitForScreen(bench);  // its map's live runs, too, are timed on a window at rest
   opening_other_ = opened;  // another choice drops it with its replies
+  const bool is_again = coming_ && coming_->path == path;
   bench->OpenTrace(path.toStdString(),
                    WhileAlive(this,
-                              [this](const TraceSummary& trace) {
+                              [this, is_again](const TraceSummary& trace) {
                                 progress_->End(kOpenWork);
-                                OtherTraceOpened(trace);
+                                if (is_again) return ComparisonOpened(trace);
+                                const QString name = QFileInfo(QString::fromStdString(trace.path)).fileName();
+                                ChangeView(tr("comparison with %1").arg(name),
+                                           [this, &trace] { OtherTraceOpened(trace); });
                               }),
                    WhileAlive(this, [this](const std::string& sentence) {
                      progress_->End(kOpenWork);
                      notice_->ShowError(QString::fromStdString(sentence));
+                     // Also where a person has chosen another one meanwhile: undo goes on without it.
+                     if (std::exchange(coming_, std::nullopt)) settings_history_.Begin(ViewSettings());
+                     UpdateCommands();
                      // Not from within its own reply.
                      QTimer::singleShot(0, this, [this, failed = std::exchange(opening_other_, nullptr)] {});
                    }));
+  UpdateCommands();
+}
+
+void MainWindow::ComparisonOpened(const TraceSummary& trace) {
+  StateChanged();  // what was set while it was read
+  const ComingComparison comparison = *coming_;
+  const bool follows = commands_[Command::kSplitFollows]->isChecked();
+  changing_view_ = true;
+  OtherTraceOpened(trace);
+  commands_[Command::kSplitFollows]->setChecked(follows);
+  commands_[Command::kHeadDifferences]->setChecked(comparison.differences);
+  state_.heads.ShowDifferences(comparison.differences);
+  RestoreSecondMap(comparison.second_map);
+  changing_view_ = false;
+  settings_history_.Begin(ViewSettings());
+}
+
+void MainWindow::StopOpeningOther() {
+  coming_.reset();
+  if (opening_other_ == nullptr) return;
+  opening_other_.reset();
+  progress_->End(kOpenWork);
+}
+
+QJsonObject MainWindow::SecondMap() const {
+  QJsonObject shown;
+  if (others_.empty()) return shown;
+  if (const HeadCanvas* map = others_.front(); map->HasHead())
+    shown[kMapHead] = QJsonArray{map->head().layer, map->head().head};
+  if (const kernels::MethodSpec* spec = state_.references.front().method()) {
+    shown[kMapMethod] = QString::fromStdString(spec->name);
+    shown[kMapParameters] = QString::fromStdString(state_.references.front().values().ToString(*spec));
+  }
+  return shown;
+}
+
+void MainWindow::RestoreSecondMap(const QJsonObject& shown) {
+  if (others_.empty()) return;
+  if (const kernels::MethodSpec* spec = state_.FindMethod(shown[kMapMethod].toString())) {
+    kernels::ParameterValues values(*spec);
+    if (values.Parse(*spec, shown[kMapParameters].toString().toStdString()).empty())
+      state_.references.front().SelectMethod(spec->name, values);
+  }
+  const QJsonArray head = shown[kMapHead].toArray();
+  // One that follows the first map's head has had another since.
+  if (head.size() == 2 && !commands_[Command::kSplitFollows]->isChecked())
+    ShowReference(others_.front(), {head[0].toInt(), head[1].toInt()});
 }
 
 void MainWindow::OtherTraceOpened(const TraceSummary& trace) {
   CloseOtherTrace();
+  coming_.reset();
   if (others_.empty()) Split(1);
   other_workbench_ = std::exchange(opening_other_, nullptr);
   HeadCanvas* const map = others_.front();
@@ -300,7 +371,7 @@ void MainWindow::OtherTraceOpened(const TraceSummary& trace) {
 }
 
 void MainWindow::RequestOtherStatistics() {
-  const QString name = ShownShort(QFileInfo(QString::fromStdString(state_.heads.other()->path)).fileName());
+  const QString name = ShownFileName(state_.heads.other()->path);
   progress_->Begin(kOtherStatisticsWork, [this, name] {
     other_workbench_->CancelStatistics(WhileAlive(this, [this] { state_.RunLiveAgain(); }));
     progress_->End(kOtherStatisticsWork);
@@ -335,7 +406,7 @@ void MainWindow::CloseOtherTrace() {
     const std::string name = spec == nullptr ? std::string() : spec->name;
     const kernels::ParameterValues values = state_.references.front().values();
     map->SetWorkbench(workbench_);
-    if (state_.heads.HasTrace()) map->SetTrace(state_.heads.trace());
+    if (state_.heads.HasTrace()) map->SetTrace(state_.heads.shared_trace());
     map->ShowColorsOf(*canvas_);
     if (!name.empty()) state_.references.front().SelectMethod(name, values);
     if (state_.heads.selected()) ShowReference(map, *state_.heads.selected());

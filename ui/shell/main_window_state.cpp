@@ -7,8 +7,14 @@
 #include <QJsonDocument>
 #include <QScreen>
 #include <algorithm>
+#include <cstdint>
+#include <iterator>
+#include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
+#include "action_step.h"
 #include "main_window.h"
 
 namespace headscope::ui {
@@ -79,7 +85,7 @@ void MainWindow::KeepState() {
   }
   connect(&keeper_, &TraceKeeper::RunsKept, &state_.runs, &RunsModel::MarkSaved);
   connect(&keeper_, &TraceKeeper::RunsKeptElsewhere, this, [this](const QString& path) {
-    notice_->ShowMessage(tr("Nothing can be written beside %1: its runs and notes are saved to %2.")
+    notice_->ShowMessage(tr("Nothing can be written beside %1: its runs, notes and tunings are saved to %2.")
                              .arg(QFileInfo(session_.last_trace).fileName(), path));
   });
   connect(&keeper_, &TraceKeeper::Failed, this, [this](const QString& sentence) {
@@ -88,7 +94,7 @@ void MainWindow::KeepState() {
 }
 
 void MainWindow::StateChanged() {
-  settings_history_.Record(ViewSettings());
+  if (!changing_view_) settings_history_.Record(ViewSettings());
   if (!save_timer_.isActive()) save_timer_.start();
 }
 
@@ -154,20 +160,53 @@ void MainWindow::AddRun(const analysis::MethodResult& run) {
 }
 
 void MainWindow::ClearRuns() {
-  const std::vector<analysis::MethodResult> runs = state_.runs.runs();
-  keeper_.DropRuns();
-  state_.runs.Clear();
-  const auto measured = std::count_if(runs.begin(), runs.end(), std::not_fn(IsDenseRun));
+  struct Cleared {
+    std::vector<analysis::MethodResult> runs;
+    std::string contents;  // of the trace that they are of
+    int offer = 0;         // the notice's
+  };
+  StateChanged();  // what was set before is a step of its own
+  const auto cleared = std::make_shared<Cleared>();
+  const auto clear = [this, cleared] {
+    // Also those that were measured before it is done again, and of what the trace has grown to by then.
+    cleared->runs = state_.runs.runs();
+    cleared->contents = state_.heads.trace().contents;
+    keeper_.DropRuns();
+    state_.runs.Clear();
+  };
+  const auto restore = [this, cleared] {
+    notice_->WithdrawOffer(cleared->offer);
+    if (state_.heads.trace().contents != cleared->contents)
+      return notice_->ShowMessage(
+          tr("The cleared runs do not come back: the trace has grown since they were measured."));
+    RestoreRuns(cleared->runs);
+  };
+  QUndoStack* const steps = state_.parameters.stack();
+  auto* const step = new ActionStep(tr("clear runs"), restore, clear);
+  const int64_t serial = step->serial();
+  steps->push(step);
+  const auto measured = std::count_if(cleared->runs.begin(), cleared->runs.end(), std::not_fn(IsDenseRun));
   notice_->ShowOffer(measured == 1 ? tr("1 run cleared") : tr("%1 runs cleared").arg(measured), tr("Undo"),
-                     [this, runs] {
-                       for (const analysis::MethodResult& run : runs) {
-                         if (!IsDenseRun(run)) AddRun(run);
-                       }
-                       // The baseline that was on show is the last that was measured.
-                       for (const analysis::MethodResult& run : runs) {
-                         if (IsDenseRun(run)) AddRun(run);
-                       }
+                     [this, steps, restore, serial] {
+                       StateChanged();  // what was set since
+                       const auto* last = dynamic_cast<const ActionStep*>(steps->command(steps->index() - 1));
+                       if (last != nullptr && last->serial() == serial) return steps->undo();
+                       restore();
                      });
+  cleared->offer = notice_->newest_offer();
+}
+
+void MainWindow::RestoreRuns(const std::vector<analysis::MethodResult>& runs) {
+  // What was measured since stays: it is the newer of two that measure the same.
+  std::vector<analysis::MethodResult> to_add;
+  for (const bool dense : {false, true}) {
+    for (const analysis::MethodResult& run : runs) {
+      if (IsDenseRun(run) == dense && !state_.runs.HasSuch(run)) to_add.push_back(run);
+    }
+  }
+  // A run brings its baseline, and the one that was on show is the last that was measured.
+  if (!to_add.empty()) std::ranges::copy_if(state_.runs.runs(), std::back_inserter(to_add), IsDenseRun);
+  for (const analysis::MethodResult& run : to_add) AddRun(run);
 }
 
 void MainWindow::LoadRuns() {

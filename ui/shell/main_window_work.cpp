@@ -46,7 +46,8 @@ void MainWindow::OpenAtStart(const QString& open_path, const QString& shipped_tr
 void MainWindow::OpenPath(const QString& path) {
   if (QFileInfo(path).isDir()) {
     OpenCapture(path);
-  } else if (MayDropRuns(tr("Opening another trace discards them."))) {
+  } else if (MayDropTuning(tr("Opening another trace discards it.")) &&
+             MayDropRuns(tr("Opening another trace discards them."))) {
     OpenTrace(path);
   }
 }
@@ -70,6 +71,8 @@ bool MainWindow::MayDropRuns(const QString& consequence) {
 }
 
 void MainWindow::ForgetRuns() {
+  tunings_.SetGoes(true);
+  state_.sweep.Clear();
   state_.runs.Clear();
 }
 
@@ -83,10 +86,10 @@ void MainWindow::OpenTrace(const QString& path, bool again) {
   progress_->Update(kOpenWork, report);
   workbench_->OpenTrace(path.toStdString(),
                         WhileAlive(this,
-                                   [this, again, offer = notice_->newest_offer()](const TraceSummary& trace) {
+                                   [this, again, offer = notice_->newest_offer()](TraceSummary trace) {
                                      // What was offered instead of the trace before is about that one.
                                      notice_->WithdrawOffer(offer);
-                                     TraceOpened(trace, again);
+                                     TraceOpened(std::move(trace), again);
                                    }),
                         WhileAlive(this, [this](const std::string& sentence) {
                           progress_->End(kOpenWork);
@@ -96,16 +99,19 @@ void MainWindow::OpenTrace(const QString& path, bool again) {
                         }));
 }
 
-void MainWindow::TraceOpened(const TraceSummary& trace, bool again) {
+void MainWindow::TraceOpened(TraceSummary opened, bool again) {
+  const auto shared = std::make_shared<const TraceSummary>(std::move(opened));
+  const TraceSummary& trace = *shared;
   const QString path = QFileInfo(QString::fromStdString(trace.path)).absoluteFilePath();
   progress_->End(kOpenWork);
   progress_->End(kStatisticsWork);
   state_.queue.StopAll();
+  const bool was_tuned = !state_.sweep.TunedHeads().empty();
   state_.sweep.Clear();
+  if (was_tuned) FinishWriting();             // it may be the same trace that is opened, whose file is read
   if (save_timer_.isActive()) SaveSession();  // of the trace before
   // What went wrong before is not about this trace.
   notice_->DismissError();
-  if (!said_at_start_.isEmpty()) notice_->ShowError(std::exchange(said_at_start_, {}));
   if (capture_ != nullptr) capture_->SetTraceOnShow(path);
   known_place_ = known_brush_ = {};  // what the trace brings along is nobody's change
   const bool is_first = !state_.heads.HasTrace();
@@ -124,8 +130,6 @@ void MainWindow::TraceOpened(const TraceSummary& trace, bool again) {
     };
   }
   const TraceKeeper::Kept kept = keeper_.Open(path, QString::fromStdString(trace.contents), carried, length);
-  // Who was there when it grew has been asked.
-  if (const QString text = kept.WhatIsNotShown(); !again && !text.isEmpty()) notice_->ShowMessage(text);
   const bool is_example =
       opening_example_ && QFileInfo(QString::fromStdString(opening_example_->path)).absoluteFilePath() == path;
   if (!is_example) opening_example_.reset();
@@ -145,7 +149,7 @@ void MainWindow::TraceOpened(const TraceSummary& trace, bool again) {
   const auto show = [&](HeadCanvas* map) {
     const bool stays = is_same && map->HasHead() && !map->VisiblePart().is_whole;
     const QJsonObject place = map->PlaceState();
-    map->SetTrace(trace);
+    map->SetTrace(shared);
     if (stays) map->RestoreViewState(place);
   };
   show(canvas_);
@@ -154,7 +158,7 @@ void MainWindow::TraceOpened(const TraceSummary& trace, bool again) {
   }
   NameMaps();
   configuration_is_no_step_ = true;  // it goes with the trace before
-  state_.heads.SetTrace(trace);
+  state_.heads.SetTrace(shared);
   configuration_is_no_step_ = false;
   if (!is_same) state_.parameters.stack()->clear();  // what it would take back was of the trace before
   state_.notes.Open(trace, kept.notes);
@@ -175,6 +179,11 @@ void MainWindow::TraceOpened(const TraceSummary& trace, bool again) {
   }
   for (HeadCanvas* map : others_) map->ShowColorsOf(*canvas_);
   UpdateCommands();
+  // What is said hides an offer for its own time, and not the other way round.
+  OfferTuning(kept.tunings);
+  // Who was there when it grew has been asked.
+  if (const QString text = kept.WhatIsNotShown(); !again && !text.isEmpty()) notice_->ShowMessage(text);
+  if (!said_at_start_.isEmpty()) notice_->ShowError(std::exchange(said_at_start_, {}));
   SaveSession();  // at once: the recent files are what a person misses most
 }
 
@@ -232,7 +241,12 @@ void MainWindow::OpenCapture(const QString& model_dir) {
     capture_->SetTraceOnShow(QString::fromStdString(state_.heads.trace().path));
     ConnectCapture();
   }
-  if (!model_dir.isEmpty() && !capture_->IsCapturing()) capture_->SetModelDir(model_dir);
+  if (!model_dir.isEmpty() && capture_->IsCapturing()) {
+    notice_->ShowMessage(tr("%1 was not taken over: a capture is running. Open the folder again when it has ended.")
+                             .arg(QFileInfo(model_dir).fileName()));
+  } else if (!model_dir.isEmpty()) {
+    capture_->SetModelDir(model_dir);
+  }
   capture_->show();
   capture_->raise();
   capture_->activateWindow();
@@ -255,6 +269,7 @@ void MainWindow::ConnectCapture() {
     if (!capture_->isVisible()) notice_->ShowError(sentence);  // an open dialog says it itself
   });
   connect(capture_, &CaptureDialog::OpenRequested, this, &MainWindow::OpenPath);
+  connect(capture_, &CaptureDialog::CopyWanted, this, &MainWindow::CopyCaptureCommand);
 }
 
 void MainWindow::TraceCaptured(const CapturedTrace& trace) {

@@ -221,6 +221,17 @@ void MapsView::Resize(double factor) {
   // wide.
   chosen_side_ = factor > 0 ? std::clamp(side_ * factor, kLeastSide, std::max(kMostSide, fitted_side_)) : 0;
   LayOut();
+  Q_EMIT state_->offers.ViewChanged();
+}
+
+QJsonObject MapsView::ViewState() const {
+  return {{QStringLiteral("side"), chosen_side_}};
+}
+
+void MapsView::RestoreViewState(const QJsonObject& state) {
+  const double side = state[QLatin1String("side")].toDouble();
+  chosen_side_ = side > 0 ? std::clamp(side, kLeastSide, std::max(kMostSide, fitted_side_)) : 0;
+  LayOut();
 }
 
 void MapsView::mousePressEvent(QMouseEvent* event) {
@@ -290,6 +301,9 @@ QString MapsView::WhyNoPicture() const {
 
 QWidget* MakeMapsPane(WindowState* state) {
   auto* view = new MapsView(state);
+  state->offers.OfferView(
+      view, QStringLiteral("maps"),
+      {[view] { return view->ViewState(); }, [view](const QJsonObject& kept) { view->RestoreViewState(kept); }});
   state->offers.OfferPicture(
       view, {.name = QStringLiteral("maps"),
              .title = QObject::tr("Maps"),

@@ -5,6 +5,7 @@
 
 #include <QAbstractScrollArea>
 #include <QImage>
+#include <QJsonObject>
 #include <QTimer>
 #include <map>
 #include <optional>
@@ -28,6 +29,8 @@ class MapsView : public QAbstractScrollArea {
   explicit MapsView(WindowState* state, QWidget* parent = nullptr);
 
   size_t num_made() const { return images_.size(); }
+  QJsonObject ViewState() const;  // how large the maps are
+  void RestoreViewState(const QJsonObject& state);
   QString WhyNoPicture() const;  // empty: every map that it would draw is there
   // Where a head's map lies, in the viewport's coordinates.
   QRect RectOf(analysis::HeadId head) const;

@@ -24,8 +24,19 @@ NoticeBar::NoticeBar(QWidget* parent) : QFrame(parent), label_(new QLabel(this))
   auto* close = new QToolButton(this);
   close->setObjectName(QStringLiteral("noticeClose"));
   close->setAutoRaise(true);
-  close->setIcon(style()->standardIcon(QStyle::SP_TitleBarCloseButton));
+  // White as the words: the style's own icon is for its own ground, and dark on this one.
+  close->setText(QString(QChar(0x00D7)));
+  QFont large = close->font();
+  large.setPointSizeF(1.5 * large.pointSizeF());
+  close->setFont(large);
+  // As high as with an icon: each row that the bar takes is one less for the map.
+  const int side = style()->pixelMetric(QStyle::PM_SmallIconSize, nullptr, this) + 6;
+  close->setFixedSize(side, side);
+  QPalette white = close->palette();
+  white.setColor(QPalette::ButtonText, Qt::white);
+  close->setPalette(white);
   close->setToolTip(tr("Close"));
+  close->setAccessibleName(tr("Close"));
   auto* layout = new QHBoxLayout(this);
   layout->setContentsMargins(12, 6, 6, 6);
   layout->addWidget(label_, 1);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "panes.h"
+#include "selected_rows.h"
 #include "table_picture.h"
 #include "window_state.h"
 #include "wrapped_header.h"
@@ -48,8 +49,10 @@ RunsTable::RunsTable(WindowState* state, QWidget* parent) : QWidget(parent), mod
     state->ShowRun(model_->runs()[static_cast<size_t>(index.row())]);
   });
   view_->setContextMenuPolicy(Qt::CustomContextMenu);
-  connect(view_, &QTableView::customContextMenuRequested, this,
-          [this, state](QPoint at) { Q_EMIT state->offers.RunsMenuWanted(view_->viewport()->mapToGlobal(at)); });
+  connect(view_, &QTableView::customContextMenuRequested, this, [this, state](QPoint at) {
+    Q_EMIT state->offers.RunsMenuWanted(view_->viewport()->mapToGlobal(at), {SortMenu(view_)->menuAction()});
+  });
+  connect(header, &QHeaderView::sortIndicatorChanged, &state->offers, &PaneOffers::ViewChanged);
   connect(view_->selectionModel(), &QItemSelectionModel::selectionChanged, this, [this] {
     std::vector<int> rows;
     for (const QModelIndex& row : view_->selectionModel()->selectedRows()) rows.push_back(row.row());
@@ -71,8 +74,27 @@ RunsTable::RunsTable(WindowState* state, QWidget* parent) : QWidget(parent), mod
   connect(model_, &QAbstractItemModel::modelReset, hint, [this, hint] { hint->setVisible(model_->rowCount() == 0); });
 }
 
+QJsonObject RunsTable::ViewState() const {
+  const QHeaderView* const header = view_->horizontalHeader();
+  return {{QStringLiteral("sort"),
+           QString::fromUtf8(RunColumns()[static_cast<size_t>(header->sortIndicatorSection())].title)},
+          {QStringLiteral("descending"), header->sortIndicatorOrder() == Qt::DescendingOrder}};
+}
+
+void RunsTable::RestoreViewState(const QJsonObject& state) {
+  // By its title: another version may have other columns.
+  for (int column = 0; column < RunsModel::kNumColumns; ++column) {
+    if (state[QLatin1String("sort")] != QString::fromUtf8(RunColumns()[static_cast<size_t>(column)].title)) continue;
+    const bool descending = state[QLatin1String("descending")].toBool();
+    view_->sortByColumn(column, descending ? Qt::DescendingOrder : Qt::AscendingOrder);
+  }
+}
+
 QWidget* MakeRunsPane(WindowState* state) {
   auto* table = new RunsTable(state);
+  state->offers.OfferView(
+      table, QStringLiteral("runs"),
+      {[table] { return table->ViewState(); }, [table](const QJsonObject& view) { table->RestoreViewState(view); }});
   state->offers.OfferPicture(
       table, {.name = QStringLiteral("runs"),
               .title = QObject::tr("Runs"),

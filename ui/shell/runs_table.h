@@ -2,6 +2,7 @@
 // The pane of the measured runs: RunsModel as a table.
 #pragma once
 
+#include <QJsonObject>
 #include <QTableView>
 #include <QWidget>
 
@@ -18,6 +19,9 @@ class RunsTable : public QWidget {
   // `state` outlives the pane.
   explicit RunsTable(WindowState* state, QWidget* parent = nullptr);
   const QTableView* view() const { return view_; }
+  // By which column the runs are sorted, for the session and undo.
+  QJsonObject ViewState() const;
+  void RestoreViewState(const QJsonObject& state);
 
  private:
   RunsModel* const model_;

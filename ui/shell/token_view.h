@@ -28,7 +28,7 @@ class TokenView : public QAbstractScrollArea {
   // Reads kTokensAtOnce of them now and the others in events that follow: of a long prompt all would take a third of a
   // second, in which nothing else happens.
   void SetTokens(std::vector<std::string> tokens);
-  static constexpr size_t kTokensAtOnce = 2048;
+  static constexpr size_t kTokensAtOnce = 1024;
   // Of every token, 0 to 1: how strongly it is tinted. Empty: none is.
   void SetTints(std::vector<float> tints);
   // The query, which has a frame; tokens after it are faint. And the key that was chosen with it.

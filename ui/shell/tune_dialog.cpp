@@ -133,7 +133,7 @@ TuneDialog::TuneDialog(WindowState* state, Workbench* workbench, QWidget* parent
   connect(buttons, &QDialogButtonBox::rejected, this, &QDialog::reject);
   connect(tune_, &QPushButton::clicked, this, [this] {
     accept();
-    state_->sweep.Tune(settings());
+    Q_EMIT TuneWanted(settings());
   });
   connect(copy_, &QPushButton::clicked, this, [this] { Q_EMIT CopyWanted(settings()); });
   const auto usual =

@@ -27,6 +27,7 @@ class TuneDialog : public QDialog {
 
  Q_SIGNALS:
   void CopyWanted(const headscope::ui::TuneSettings& settings);
+  void TuneWanted(const headscope::ui::TuneSettings& settings);
 
  protected:
   void showEvent(QShowEvent* event) override;

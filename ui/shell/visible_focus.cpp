@@ -2,6 +2,8 @@
 #include "visible_focus.h"
 
 #include <QAbstractScrollArea>
+#include <QApplication>
+#include <QKeyEvent>
 #include <QProxyStyle>
 #include <QStyleOption>
 
@@ -45,6 +47,31 @@ class ApplicationStyle : public QProxyStyle {
  public:
   ApplicationStyle() : QProxyStyle(QStringLiteral("Fusion")) {}
 
+  using QProxyStyle::polish;
+  void polish(QApplication* application) override {
+    QProxyStyle::polish(application);
+    application->installEventFilter(this);
+  }
+  using QProxyStyle::unpolish;
+  void unpolish(QApplication* application) override {
+    application->removeEventFilter(this);
+    QProxyStyle::unpolish(application);
+  }
+  bool eventFilter(QObject* watched, QEvent* event) override {
+    if (!watched->isWidgetType()) return false;
+    auto* const widget = static_cast<QWidget*>(watched);
+    // Of a key that is a shortcut there is no press: what stands before that asks whether anybody else wants the key.
+    const bool is_key = event->type() == QEvent::KeyPress || event->type() == QEvent::ShortcutOverride;
+    if (is_key && !IsModifier(static_cast<const QKeyEvent*>(event)->key())) {
+      SetByKeys(widget->window(), by_keys_ = true);
+    } else if (event->type() == QEvent::MouseButtonPress) {
+      SetByKeys(widget->window(), by_keys_ = false);
+    } else if (event->type() == QEvent::Show && widget->isWindow()) {
+      SetByKeys(widget, by_keys_);
+    }
+    return false;
+  }
+
   void drawPrimitive(PrimitiveElement element, const QStyleOption* option, QPainter* painter,
                      const QWidget* widget) const override {
     const bool is_area = element == PE_Frame && qobject_cast<const QAbstractScrollArea*>(widget) != nullptr;
@@ -78,6 +105,18 @@ class ApplicationStyle : public QProxyStyle {
   static bool ByKeyboard(const QStyleOption& option) {
     return (option.state & State_HasFocus) != 0 && (option.state & State_KeyboardFocusChange) != 0;
   }
+  static bool IsModifier(int key) {
+    return key == Qt::Key_Shift || key == Qt::Key_Control || key == Qt::Key_Alt || key == Qt::Key_Meta;
+  }
+  // Qt sets it from the first Tab in a window on, and for good. What a key opens, a page or a dialog, has the keyboard
+  // before that, and so has what is there when the program starts.
+  static void SetByKeys(QWidget* window, bool by_keys) {
+    if (window->testAttribute(Qt::WA_KeyboardFocusChange) == by_keys) return;
+    window->setAttribute(Qt::WA_KeyboardFocusChange, by_keys);
+    if (QWidget* const focused = window->focusWidget()) focused->update();
+  }
+
+  bool by_keys_ = true;  // the last input was a key, or there was none yet
 };
 
 }  // namespace

@@ -34,10 +34,23 @@ double Times::Quantile(double share) const {
 namespace {
 
 constexpr int kOpenSeconds = 600;
+// Steps of a slider in a row that a method refuses, such as budgets below what it always keeps.
+constexpr int kMostRefused = 16;
 constexpr double kPanPixels = 9;  // a frame: a hand's quick drag at 60 frames a second
 
 double Since(const QElapsedTimer& timer) {
   return static_cast<double>(timer.nsecsElapsed()) * 1e-6;
+}
+
+// The first budget that decides something by default: one at the end of its range may leave that to another.
+const kernels::ParameterSpec* SliderOf(const kernels::MethodSpec& spec) {
+  const kernels::ParameterSpec* first = nullptr;
+  for (const kernels::ParameterSpec& parameter : spec.parameters) {
+    if (parameter.role == kernels::ParameterRole::kOther) continue;
+    if (first == nullptr) first = &parameter;
+    if (parameter.default_value > parameter.minimum && parameter.default_value < parameter.maximum) return &parameter;
+  }
+  return first;
 }
 
 class WindowBench {
@@ -186,23 +199,21 @@ class WindowBench {
     return true;
   }
 
-  // Moves each prefill method's first slider to and fro, one step after the other's mask is on the screen.
+  // Moves each method's first slider to and fro, one step after the other's mask is on the screen.
   void Live() {
     if (options_.live_steps == 0) return;
     canvas_->FitView();
     WaitFor([&] { return canvas_->IsSettled(); }, 120);
     for (const kernels::MethodSpec& spec : canvas_->methods()) {
-      if (spec.phase != kernels::Phase::kPrefill || spec.baseline) continue;
-      const auto slider = std::find_if(
-          spec.parameters.begin(), spec.parameters.end(),
-          [](const kernels::ParameterSpec& parameter) { return parameter.role != kernels::ParameterRole::kOther; });
-      if (slider == spec.parameters.end()) continue;
+      if (spec.baseline) continue;
+      const kernels::ParameterSpec* const slider = SliderOf(spec);
+      if (slider == nullptr) continue;
       if (!GoesOn("moving the slider of " + spec.name)) return;
       kernels::ParameterValues values = canvas_->ValuesOf(spec);
       if (!canvas_->SetMethod(QString::fromStdString(spec.name), values)) continue;
       const auto at_rest = [&] { return canvas_->ShowsAllFigures() && !canvas_->IsMaskPending(); };
       WaitFor(at_rest, 120);
-      LiveTimes times{spec.name, slider->name, {}, {}};
+      LiveTimes times{spec.name, slider->name, spec.phase, {}, {}, {}};
       double value = values.Real(slider->name);
       int direction = -1;
       bool mask_came = false;
@@ -211,18 +222,35 @@ class WindowBench {
         if (!mask_came) times.masks.ms.push_back(Since(timer));
         mask_came = true;
       });
-      for (int32_t i = 0; i < options_.live_steps; ++i) {
+      for (int32_t taken = 0, refused = 0; taken < options_.live_steps && refused < kMostRefused;) {
         double next = SteppedValue(*slider, value, direction);
         if (next == value) next = SteppedValue(*slider, value, direction = -direction);
-        if (next == value || !values.Set(spec, slider->name, next).empty()) break;
+        if (const std::string illegal =
+                next == value ? slider->name + " has one value" : values.Set(spec, slider->name, next);
+            !illegal.empty()) {
+          times.refusal = illegal;
+          break;
+        }
         value = next;
         mask_came = false;
         timer.start();
         canvas_->SetMethod(QString::fromStdString(spec.name), values);
-        // A method that cannot be run on this head says so and has no times.
-        if (!WaitFor([&] { return (mask_came || !canvas_->IsMaskPending()) && at_rest(); }, 120) || !mask_came) break;
-        times.maps.ms.push_back(Since(timer));
+        if (!WaitFor([&] { return (mask_came || !canvas_->IsMaskPending()) && at_rest(); }, 120)) {
+          times.refusal = "a step took more than two minutes";
+          break;
+        }
+        if (mask_came) {
+          times.maps.ms.push_back(Since(timer));
+          ++taken;
+          refused = 0;
+          continue;
+        }
+        // What is too little for the method is not further up.
+        direction = 1;
+        ++refused;
+        times.refusal = canvas_->WhyNoMask();
       }
+      if (std::ssize(times.maps.ms) == options_.live_steps) times.refusal.clear();
       QObject::disconnect(ready);
       result_.live.push_back(std::move(times));
     }

@@ -7,6 +7,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/device.h"
+#include "base/element_type.h"
+
 namespace headscope::ui {
 namespace {
 
@@ -26,7 +29,8 @@ QString Joined(QStringList arguments) {
 }  // namespace
 
 QString ShellQuoted(const QString& argument) {
-  static const QRegularExpression plain(QStringLiteral("^[A-Za-z0-9_@%+=:,./-]+$"));
+  // Anchored, as `$` also matches before a newline at the end.
+  static const QRegularExpression plain(QRegularExpression::anchoredPattern(QStringLiteral("[A-Za-z0-9_@%+=:,./-]+")));
   if (plain.match(argument).hasMatch()) return argument;
   QString quoted = argument;
   return u'\'' + quoted.replace(u'\'', QStringLiteral("'\\''")) + u'\'';
@@ -128,6 +132,55 @@ QString AnalyzeCommand(const QString& trace_path, const ClassSettings& classes) 
   }
   if (!thresholds.isEmpty()) arguments += {QStringLiteral("--class-threshold"), thresholds.join(u',')};
   if (!alarms.isEmpty()) arguments += {QStringLiteral("--alarm"), alarms.join(u',')};
+  return Joined(arguments);
+}
+
+QString TraceDifferenceCommand(const QString& trace_path, const QString& other_path, const QString& metric) {
+  QStringList arguments = {QStringLiteral("headscope"), QStringLiteral("diff"), trace_path, other_path};
+  if (!metric.isEmpty()) arguments += {QStringLiteral("--metrics"), metric};
+  return Joined(arguments);
+}
+
+QString MaskDifferenceCommand(const QString& trace_path, analysis::HeadId head, const QString& method,
+                              const QString& other_method) {
+  return Joined({QStringLiteral("headscope"), QStringLiteral("diff"), trace_path, QStringLiteral("--method"), method,
+                 QStringLiteral("--method"), other_method, QStringLiteral("--heads"), HeadText(head)});
+}
+
+QString CaptureCommand(const CaptureSettings& settings) {
+  const auto text = [](const std::string& of) { return QString::fromStdString(of); };
+  QStringList arguments = {QStringLiteral("headscope"), QStringLiteral("capture"), text(settings.model_dir)};
+  if (!settings.task.empty()) {
+    arguments += {QStringLiteral("--task"), text(settings.task), QStringLiteral("--length"),
+                  QString::number(settings.task_length)};
+  } else if (!settings.prompt_ids.empty()) {
+    QStringList ids;
+    for (const int32_t id : settings.prompt_ids) ids.append(QString::number(id));
+    arguments += {QStringLiteral("--tokens"), ids.join(u',')};
+  } else if (!settings.prompt_file.empty()) {
+    arguments += {QStringLiteral("--prompt"), text(settings.prompt_file)};
+  } else {
+    arguments += {QStringLiteral("--text"), text(settings.prompt_text)};
+  }
+  const auto add_unless_empty = [&](const char* option, const std::string& value) {
+    if (!value.empty()) arguments += {QLatin1String(option), text(value)};
+  };
+  add_unless_empty("--layers", settings.layers);
+  add_unless_empty("--heads", settings.heads);
+  add_unless_empty("--kv-heads", settings.kv_heads);
+  if (settings.rows != CaptureSettings().rows) add_unless_empty("--rows", settings.rows);
+  if (settings.decode_tokens > 0) arguments += {QStringLiteral("--decode"), QString::number(settings.decode_tokens)};
+  QStringList record;
+  for (const Recordable& what : settings.record) record.append(text(what.name));
+  if (!record.isEmpty()) arguments += {QStringLiteral("--record"), record.join(u',')};
+  if (settings.dtype) arguments += {QStringLiteral("--dtype"), text(std::string(ComputeTypeName(settings.dtype)))};
+  if (settings.place_by_memory) {
+    arguments += {QStringLiteral("--device"), QStringLiteral("auto")};
+  } else if (settings.device != kCpu) {
+    arguments += {QStringLiteral("--device"), text(DeviceText(settings.device))};
+  }
+  if (settings.num_files > 1) arguments += {QStringLiteral("--files"), QString::number(settings.num_files)};
+  arguments += {QStringLiteral("-o"), text(settings.output_path)};
   return Joined(arguments);
 }
 

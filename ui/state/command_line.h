@@ -28,6 +28,17 @@ QString FigureCommand(const QString& trace_path, const FigureDrawing& drawing,
 // The heads' statistics, classes and alarms, by these thresholds.
 QString AnalyzeCommand(const QString& trace_path, const ClassSettings& classes);
 
+// How the heads of the other trace differ, in this metric; empty: in those that the command shows unasked.
+QString TraceDifferenceCommand(const QString& trace_path, const QString& other_path, const QString& metric = {});
+
+// What each of two methods keeps of the head alone, and what both keep. The methods as `headscope` takes them.
+QString MaskDifferenceCommand(const QString& trace_path, analysis::HeadId head, const QString& method,
+                              const QString& other_method);
+
+// Records the same trace, unless its file is there: the command refuses to replace one unasked. Paths of `settings` are
+// absolute: a terminal is in another folder.
+QString CaptureCommand(const CaptureSettings& settings);
+
 // What few bits do to the head's output, a line for each setting.
 QString QuantiseCommand(const QString& trace_path, analysis::HeadId head, const QuantiseSettings& settings);
 

@@ -128,7 +128,7 @@ void HeadStore::ShowDifferences(bool on) {
   Q_EMIT MetricChanged();
 }
 
-void HeadStore::SetTrace(TraceSummary trace) {
+void HeadStore::SetTrace(TraceSummaryPtr trace) {
   trace_ = std::move(trace);
   statistics_.clear();
   results_.clear();
@@ -144,7 +144,7 @@ void HeadStore::Add(analysis::HeadStatistics statistics) {
 }
 
 bool HeadStore::Holds(analysis::HeadId head) const {
-  return std::binary_search(trace_.heads.begin(), trace_.heads.end(), head);
+  return std::binary_search(trace_->heads.begin(), trace_->heads.end(), head);
 }
 
 void HeadStore::Select(analysis::HeadId head) {
@@ -182,11 +182,11 @@ std::vector<analysis::HeadStatistics> HeadStore::AllStatistics() const {
 }
 
 std::optional<analysis::HeadId> HeadStore::Neighbour(analysis::HeadId head, int step) const {
-  const auto at = std::lower_bound(trace_.heads.begin(), trace_.heads.end(), head);
-  if (at == trace_.heads.end() || *at != head) return std::nullopt;
-  const auto last = static_cast<std::ptrdiff_t>(trace_.heads.size()) - 1;
-  const std::ptrdiff_t index = std::clamp<std::ptrdiff_t>(at - trace_.heads.begin() + step, 0, last);
-  return trace_.heads[static_cast<size_t>(index)];
+  const auto at = std::lower_bound(trace_->heads.begin(), trace_->heads.end(), head);
+  if (at == trace_->heads.end() || *at != head) return std::nullopt;
+  const auto last = static_cast<std::ptrdiff_t>(trace_->heads.size()) - 1;
+  const std::ptrdiff_t index = std::clamp<std::ptrdiff_t>(at - trace_->heads.begin() + step, 0, last);
+  return trace_->heads[static_cast<size_t>(index)];
 }
 
 const analysis::MetricInfo* HeadStore::metric_info() const {
@@ -203,7 +203,7 @@ analysis::MetricScale HeadStore::Scale() const {
   const analysis::MetricInfo* info = metric_info();
   if (info == nullptr) return {};
   std::vector<double> values;
-  for (const analysis::HeadId& head : trace_.heads) values.push_back(MetricOf(head));
+  for (const analysis::HeadId& head : trace_->heads) values.push_back(MetricOf(head));
   if (!shows_differences()) {
     analysis::MetricInfo shown = *info;
     shown.alarm = AlarmOf(shown);

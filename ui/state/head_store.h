@@ -35,7 +35,8 @@ class HeadStore : public QObject {
  public:
   using QObject::QObject;
 
-  void SetTrace(TraceSummary trace);
+  void SetTrace(TraceSummaryPtr trace);  // not null
+  void SetTrace(TraceSummary trace) { SetTrace(std::make_shared<const TraceSummary>(std::move(trace))); }
   void Add(analysis::HeadStatistics statistics);
   void Select(analysis::HeadId head);  // a head that the trace does not hold changes nothing
   // A metric's name, or kClassMetric. An unknown name changes nothing.
@@ -72,18 +73,19 @@ class HeadStore : public QObject {
 
   static constexpr char kClassMetric[] = "class";
 
-  const TraceSummary& trace() const { return trace_; }
-  bool HasTrace() const { return !trace_.heads.empty(); }
+  const TraceSummary& trace() const { return *trace_; }
+  const TraceSummaryPtr& shared_trace() const { return trace_; }
+  bool HasTrace() const { return !trace_->heads.empty(); }
   bool Holds(analysis::HeadId head) const;
   std::optional<analysis::HeadId> selected() const { return selected_; }
   // nullptr while nothing is known.
   const analysis::HeadStatistics* Find(analysis::HeadId head) const;
   // Taken over every recorded row; otherwise from a quick look at some of them.
-  bool IsExact(const analysis::HeadStatistics& statistics) const { return statistics.num_rows == trace_.num_rows; }
+  bool IsExact(const analysis::HeadStatistics& statistics) const { return statistics.num_rows == trace_->num_rows; }
   // Whether what the metric's colour shows of the head comes, in part at least, from such a quick look.
   bool ShowsEstimate(analysis::HeadId head) const;
   std::vector<analysis::HeadStatistics> AllStatistics() const;
-  bool HasAllStatistics() const { return HasTrace() && statistics_.size() == trace_.heads.size(); }  // quick ones do
+  bool HasAllStatistics() const { return HasTrace() && statistics_.size() == trace_->heads.size(); }  // quick ones do
   // The head `step` places on, by layer and number; stays at the ends.
   std::optional<analysis::HeadId> Neighbour(analysis::HeadId head, int step) const;
 
@@ -112,7 +114,7 @@ class HeadStore : public QObject {
   void TagsChanged(headscope::analysis::HeadId head);
 
  private:
-  TraceSummary trace_;
+  TraceSummaryPtr trace_ = std::make_shared<const TraceSummary>();
   std::map<analysis::HeadId, analysis::HeadStatistics> statistics_, other_statistics_;
   std::optional<TraceSummary> other_trace_;
   bool differences_ = false;

@@ -75,16 +75,26 @@ void HeadSweep::Tune(const TuneSettings& settings) {
   if (!heads_->HasTrace() || settings.methods.empty()) return;
   Clear();
   tuning_ = OnTrace(settings);
-  method_ = settings.methods.front().name;
-  title_ = method_;
-  for (const kernels::MethodSpec& spec : trial_->methods()) {
-    if (spec.name == method_) title_ = spec.title;
-  }
-  if (settings.methods.size() > 1) {
-    method_ = tr("%1 methods").arg(settings.methods.size()).toStdString();
-    title_ = tr("The best of %1 methods").arg(settings.methods.size()).toStdString();
-  }
+  Name();
   Begin(Kind::kTune);
+}
+
+void HeadSweep::Name() {
+  const size_t count = tuning_.methods.size();
+  method_ = count > 1 ? tr("%1 methods").arg(count).toStdString() : tuning_.methods.front().name;
+  title_ = TuningTitle(tuning_, trial_->methods()).toStdString();
+}
+
+void HeadSweep::Restore(const KeptTuning& tuning) {
+  Clear();
+  kind_ = Kind::kTune;
+  tuning_ = tuning.settings;
+  Name();
+  chosen_ = tuning.chosen;
+  heads_->ClearResults();
+  // Heads that failed are tried again: a disk may be there by now, or a GPU's memory free.
+  for (const TunedSetting& setting : tuning.found) Take(setting);
+  Q_EMIT Restored();
 }
 
 void HeadSweep::Begin(Kind kind) {
@@ -108,23 +118,8 @@ void HeadSweep::Resume() {
   at_first.fraction = 0;
   Report(std::move(at_first));
   if (kind_ == Kind::kTune) {
-    const auto tuned = [this](const TunedSetting& setting) {
-      if (!setting.is_open_traces) {
-        std::vector<TunedSetting>& others = other_lengths_[setting.head];
-        std::erase_if(others, [&](const TunedSetting& one) { return one.lengths == setting.lengths; });
-        others.push_back(setting);
-        return;
-      }
-      tuned_[setting.head] = setting;
-      Done(setting.head, {.kept_fraction = setting.kept_fraction,
-                          .cra_p5 = setting.mass.fifth_percentile,
-                          .relative_error = setting.relative_error,
-                          .method = static_cast<double>(setting.method + 1),
-                          .checked_cra_p5 = setting.checked ? setting.checked->mass.fifth_percentile
-                                                            : std::numeric_limits<double>::quiet_NaN(),
-                          .setting = SettingText(setting)});
-    };
-    workbench_->TuneHeads(missing, tuning_, Replies<TunedSetting>(tuned));
+    workbench_->TuneHeads(missing, tuning_,
+                          Replies<TunedSetting>([this](const TunedSetting& setting) { Take(setting); }));
   } else {
     const auto measured = [this](const analysis::MethodResult& run) {
       Q_EMIT Measured(run);
@@ -208,12 +203,46 @@ void HeadSweep::Stop() {
 
 void HeadSweep::Clear() {
   Stop();
+  Q_EMIT Clearing();
   chosen_.clear();
   done_.clear();
   tuned_.clear();
+  has_unsaved_ = false;
   other_lengths_.clear();
   own_.clear();
-  failures_.clear();
+  failed_.clear();
+}
+
+void HeadSweep::Take(const TunedSetting& setting) {
+  has_unsaved_ = true;
+  if (!setting.is_open_traces) {
+    std::vector<TunedSetting>& others = other_lengths_[setting.head];
+    std::erase_if(others, [&](const TunedSetting& one) { return one.lengths == setting.lengths; });
+    others.push_back(setting);
+  } else {
+    tuned_[setting.head] = setting;
+    std::erase_if(failed_, [&](const FailedHead& one) { return one.head == setting.head; });
+    Done(setting.head, {.kept_fraction = setting.kept_fraction,
+                        .cra_p5 = setting.mass.fifth_percentile,
+                        .relative_error = setting.relative_error,
+                        .method = static_cast<double>(setting.method + 1),
+                        .checked_cra_p5 = setting.checked ? setting.checked->mass.fifth_percentile
+                                                          : std::numeric_limits<double>::quiet_NaN(),
+                        .setting = SettingText(setting)});
+  }
+  Q_EMIT Found(setting);
+}
+
+void HeadSweep::MarkSaved() {
+  has_unsaved_ = false;
+  Q_EMIT Saved();
+}
+
+QStringList HeadSweep::failures() const {
+  QStringList sentences;
+  for (const auto& [head, sentence] : failed_)
+    sentences.append(QStringLiteral("%1:%2: %3").arg(head.layer).arg(head.head).arg(QString::fromStdString(sentence)));
+  return sentences;
 }
 
 void HeadSweep::Done(analysis::HeadId head, const HeadResult& result) {
@@ -223,7 +252,7 @@ void HeadSweep::Done(analysis::HeadId head, const HeadResult& result) {
 
 void HeadSweep::Failed(analysis::HeadId head, const std::string& sentence) {
   if (!done_.emplace(head, HeadResult()).second) return;
-  failures_.append(QStringLiteral("%1:%2: %3").arg(head.layer).arg(head.head).arg(QString::fromStdString(sentence)));
+  failed_.push_back({head, sentence});
 }
 
 void HeadSweep::Report(ProgressReport report) {
@@ -341,7 +370,7 @@ QString HeadSweep::Summary() const {
                 ? tr(" All traces fall into one range of lengths.")
                 : tr(" These are for the open trace's range of lengths, one of %1 that were tuned.").arg(ranges);
   }
-  if (!failures_.isEmpty()) text += tr(" %1 failed: %2").arg(failures_.size()).arg(failures_.first());
+  if (!failed_.empty()) text += tr(" %1 failed: %2").arg(failed_.size()).arg(failures().first());
   return text;
 }
 

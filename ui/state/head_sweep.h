@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "head_store.h"
+#include "kept_tuning.h"
 #include "method_trial.h"
 
 namespace headscope::ui {
@@ -41,11 +42,14 @@ class HeadSweep : public QObject {
   void Stop();    // what is done stays
   void Resume();  // goes on with the heads that are not done
   void Clear();   // another trace
+  // A tuning of the open trace as it was when it stopped, in the place of what is here; Resume goes on with it.
+  void Restore(const KeptTuning& tuning);
 
   bool CanTune() const;
   bool running() const { return running_; }
   bool CanResume() const { return !running_ && done_.size() < chosen_.size(); }
   Kind kind() const { return kind_; }
+  const std::vector<analysis::HeadId>& chosen() const { return chosen_; }
   size_t num_chosen() const { return chosen_.size(); }
   size_t num_done() const { return done_.size(); }
   const TuneSettings& tuning() const { return tuning_; }  // that it began with
@@ -54,7 +58,11 @@ class HeadSweep : public QObject {
   // The same for the open trace's heads, as a configuration.
   std::vector<HeadSetting> TunedHeads() const;
   // Sentences of heads that failed; the sweep went on.
-  const QStringList& failures() const { return failures_; }
+  QStringList failures() const;
+  const std::vector<FailedHead>& failed() const { return failed_; }
+  // How many heads have what a tuning has found for them in no file since; 0 where none was tuned.
+  size_t NumUnsaved() const { return has_unsaved_ ? tuned_.size() : 0; }
+  void MarkSaved();
   // "SampleAttention tuned at 0.95 on 80 heads: 78 reach it, keeping 31.2 % on average."
   QString Summary() const;
 
@@ -64,12 +72,19 @@ class HeadSweep : public QObject {
   void Ended();  // finished, or stopped
   void Measured(const headscope::analysis::MethodResult& run);
   void Finished();  // every chosen head is done
+  // Of a tuning.
+  void Found(const headscope::ui::TunedSetting& setting);
+  void Saved();
+  void Restored();
+  void Clearing();  // all that is here is about to go
 
  private:
   template <typename T>
   HeadsReplies<T> Replies(std::function<void(const T&)> one);
   void Done(analysis::HeadId head, const HeadResult& result);
+  void Take(const TunedSetting& setting);
   void Failed(analysis::HeadId head, const std::string& sentence);
+  void Name();  // what is tuned
   void Begin(Kind kind);
   // Of the heads that share a setting, all are to be done where one is.
   std::vector<analysis::HeadId> Missing() const;
@@ -86,13 +101,13 @@ class HeadSweep : public QObject {
   kernels::ParameterValues values_;                       // of what is measured
   std::map<analysis::HeadId, TuneSettings::Method> own_;  // the same, where each head has its own
   TuneSettings tuning_;
-  bool running_ = false;
+  bool running_ = false, has_unsaved_ = false;
   int64_t number_ = 0;  // raised whenever it starts or stops: an answer of another one is dropped
   std::vector<analysis::HeadId> chosen_;
   std::map<analysis::HeadId, HeadResult> done_;
   std::map<analysis::HeadId, TunedSetting> tuned_;  // for prompts as long as the open trace's
   std::map<analysis::HeadId, std::vector<TunedSetting>> other_lengths_;
-  QStringList failures_;
+  std::vector<FailedHead> failed_;
   size_t done_before_ = 0;  // when it started or went on
   QElapsedTimer since_began_;
 };

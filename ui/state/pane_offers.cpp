@@ -29,7 +29,8 @@ QJsonObject PaneOffers::ViewStates() const {
 
 void PaneOffers::RestoreViews(const QJsonObject& states) const {
   for (const auto& [name, view] : views_) {
-    if (states.contains(name)) view.restore(states[name].toObject());
+    // What is as it was is left alone: to sort a table anew would drop its selection.
+    if (states.contains(name) && states[name] != view.state()) view.restore(states[name].toObject());
   }
 }
 

@@ -3,7 +3,9 @@
 // pane offered goes with it.
 #pragma once
 
+#include <QAction>
 #include <QJsonObject>
+#include <QList>
 #include <QObject>
 #include <QPoint>
 #include <QString>
@@ -48,9 +50,11 @@ class PaneOffers : public QObject {
  Q_SIGNALS:
   void PicturesChanged();
   void ViewChanged();
-  void RunsMenuWanted(QPoint global);
+  // `more`: what the pane itself offers there, as entries of the menu. Those that open a menu go with it.
+  void RunsMenuWanted(QPoint global, const QList<QAction*>& more = {});
   // Of a head, or of several that are selected: at least one.
-  void HeadsMenuWanted(const std::vector<headscope::analysis::HeadId>& heads, QPoint global);
+  void HeadsMenuWanted(const std::vector<headscope::analysis::HeadId>& heads, QPoint global,
+                       const QList<QAction*>& more = {});
 
  private:
   std::vector<Picture> pictures_;

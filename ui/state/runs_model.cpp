@@ -20,6 +20,12 @@ using Column = RunsModel::Column;
 bool SameGroup(const MethodResult& a, const MethodResult& b) {
   return a.head == b.head && a.phase == b.phase && a.measured == b.measured;
 }
+
+// Of which the table shows the newest.
+bool MeasuresTheSame(const MethodResult& a, const MethodResult& b) {
+  return SameGroup(a, b) && a.method == b.method && (IsDenseRun(a) || a.parameters == b.parameters);
+}
+
 bool SameTiming(const analysis::Timing& a, const analysis::Timing& b) {
   return a.median_ms == b.median_ms && a.mad_ms == b.mad_ms && a.repeats == b.repeats;
 }
@@ -341,10 +347,8 @@ QString RunsModel::TextOf(const MethodResult& run, int column) const {
 void RunsModel::Add(const MethodResult& result) {
   beginResetModel();
   const auto put = [this](const MethodResult& run) {
-    const auto same = std::find_if(runs_.begin(), runs_.end(), [&](const MethodResult& other) {
-      return SameGroup(run, other) && run.method == other.method &&
-             (IsDenseRun(run) || run.parameters == other.parameters);
-    });
+    const auto same = std::find_if(runs_.begin(), runs_.end(),
+                                   [&](const MethodResult& other) { return MeasuresTheSame(run, other); });
     if (same != runs_.end()) {
       *same = run;
     } else {
@@ -356,6 +360,11 @@ void RunsModel::Add(const MethodResult& result) {
   is_saved_ = false;
   Arrange();
   endResetModel();
+}
+
+bool RunsModel::HasSuch(const MethodResult& result) const {
+  return std::any_of(runs_.begin(), runs_.end(),
+                     [&](const MethodResult& other) { return MeasuresTheSame(result, other); });
 }
 
 void RunsModel::Clear() {

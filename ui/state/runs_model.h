@@ -70,6 +70,8 @@ class RunsModel : public QAbstractTableModel {
   // A run of the same head, method, parameters and measured heads replaces the one before. Every run keeps its own
   // baseline and its speed-up; the dense row of a group shows a time only while all its runs were timed with that one.
   void Add(const analysis::MethodResult& result);
+  // One that Add would replace by `result`.
+  bool HasSuch(const analysis::MethodResult& result) const;
   void Clear();
   const std::vector<analysis::MethodResult>& runs() const { return runs_; }
   // What a person has selected; nothing after a change of the runs.

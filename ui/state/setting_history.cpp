@@ -22,13 +22,23 @@ QJsonObject WhatDiffers(const QJsonObject& of, const QJsonObject& from) {
 
 class SettingHistory::Step : public QUndoCommand {
  public:
-  Step(SettingHistory* history, const QString& what, QJsonObject before, QJsonObject after, bool soon)
-      : QUndoCommand(what), history_(history), before_(std::move(before)), after_(std::move(after)), soon_(soon) {}
+  Step(SettingHistory* history, const QString& what, QJsonObject before, QJsonObject after, Merging merging, bool soon)
+      : QUndoCommand(what),
+        history_(history),
+        before_(std::move(before)),
+        after_(std::move(after)),
+        merging_(merging),
+        soon_(soon) {}
   int id() const override { return kStepId; }
   bool mergeWith(const QUndoCommand* other) override {
     const auto* step = static_cast<const Step*>(other);
+    if (merging_ == kAlone || step->merging_ == kAlone) return false;
     if (!step->soon_ || step->after_.keys() != after_.keys()) return false;
     after_ = step->after_;
+    if (after_ == before_) {  // there is nothing left to take back
+      setObsolete(true);
+      history_->since_change_.invalidate();  // the step below is an older one
+    }
     return true;
   }
   void undo() override { Apply(before_); }
@@ -47,7 +57,8 @@ class SettingHistory::Step : public QUndoCommand {
   }
   SettingHistory* const history_;
   QJsonObject before_, after_;  // the members that differ
-  const bool soon_;             // after the change before
+  const Merging merging_;
+  const bool soon_;  // after the change before
 };
 
 void SettingHistory::Begin(const QJsonObject& settings) {
@@ -62,19 +73,27 @@ void SettingHistory::Record(const QJsonObject& settings) {
   QJsonObject before;
   for (const QString& name : after.keys()) before[name] = current_[name];
   current_ = settings;
-  Push(QObject::tr("change view"), before, after);
+  Push(name_ ? name_(after.keys()) : QObject::tr("change of the view"), before, after, kWithTheNext);
 }
 
 void SettingHistory::RecordChange(const QString& what, const QJsonObject& before, const QJsonObject& after) {
-  if (!begun_ || restoring_ || before == after) return;
-  for (auto member = after.begin(); member != after.end(); ++member) current_[member.key()] = member.value();
-  Push(what, before, after);
+  Add(what, before, after, kWithTheNext);
 }
 
-void SettingHistory::Push(const QString& what, const QJsonObject& before, const QJsonObject& after) {
+void SettingHistory::RecordStep(const QString& what, const QJsonObject& before, const QJsonObject& after) {
+  Add(what, before, after, kAlone);
+}
+
+void SettingHistory::Add(const QString& what, const QJsonObject& before, const QJsonObject& after, Merging merging) {
+  if (!begun_ || restoring_ || before == after) return;
+  for (auto member = after.begin(); member != after.end(); ++member) current_[member.key()] = member.value();
+  Push(what, before, after, merging);
+}
+
+void SettingHistory::Push(const QString& what, const QJsonObject& before, const QJsonObject& after, Merging merging) {
   const bool soon = since_change_.isValid() && since_change_.elapsed() < kOneChangeMs && !stack_->canRedo();
   since_change_.start();
-  stack_->push(new Step(this, what, before, after, soon));
+  stack_->push(new Step(this, what, before, after, merging, soon));
 }
 
 }  // namespace headscope::ui

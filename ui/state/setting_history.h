@@ -13,8 +13,10 @@ namespace headscope::ui {
 class SettingHistory {
  public:
   using Restore = std::function<void(const QJsonObject&)>;
-  // `stack` outlives the history. `restore` applies those members that a step changes.
-  SettingHistory(QUndoStack* stack, Restore restore) : stack_(stack), restore_(std::move(restore)) {}
+  using NameStep = std::function<QString(const QStringList& members)>;
+  // `stack` outlives the history. `restore` applies those members that a step changes, `name` says what they are.
+  SettingHistory(QUndoStack* stack, Restore restore, NameStep name = {})
+      : stack_(stack), restore_(std::move(restore)), name_(std::move(name)) {}
 
   // Where steps begin: what is set from now on can be taken back to here.
   void Begin(const QJsonObject& settings);
@@ -24,6 +26,8 @@ class SettingHistory {
   // A change of members that also change by themselves, such as the view's place: Record does not see them. The same
   // members, changed again soon, make one step with it. Does nothing before Begin.
   void RecordChange(const QString& what, const QJsonObject& before, const QJsonObject& after);
+  // One that a person asked for by its name: always a step of its own, whatever follows it. Does nothing before Begin.
+  void RecordStep(const QString& what, const QJsonObject& before, const QJsonObject& after);
 
   static constexpr qint64 kOneChangeMs = 700;
 
@@ -31,9 +35,13 @@ class SettingHistory {
   class Step;
   QUndoStack* const stack_;
   Restore restore_;
+  NameStep name_;
   QJsonObject current_;
   bool begun_ = false, restoring_ = false;
-  void Push(const QString& what, const QJsonObject& before, const QJsonObject& after);
+  // kAlone: what goes before or behind it is another step, however soon.
+  enum Merging : bool { kAlone, kWithTheNext };
+  void Add(const QString& what, const QJsonObject& before, const QJsonObject& after, Merging merging);
+  void Push(const QString& what, const QJsonObject& before, const QJsonObject& after, Merging merging);
 
   QElapsedTimer since_change_;
 };

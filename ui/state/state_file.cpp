@@ -49,7 +49,11 @@ QString UpdateStateFile(const QString& path, qint64 most_bytes, bool keep_foreig
   if (keep_foreign && !foreign.isEmpty()) return foreign;
   const QJsonObject changed = change(present);
   if (changed == present && QFile::exists(path)) return {};
-  const QByteArray text = QJsonDocument(changed).toJson();
+  QByteArray text = QJsonDocument(changed).toJson();
+  // What a person hardly reads any more takes less than half of that without its spaces.
+  if (text.size() > most_bytes / 8) text = QJsonDocument(changed).toJson(QJsonDocument::Compact);
+  // No window would read it again, and all that it held before would be lost with it.
+  if (text.size() > most_bytes) return Sentence(path, QStringLiteral("it would be larger than any file that is read"));
   QSaveFile file(path);
   // Without the flush a full disk goes unnoticed: commit() puts a file in place whose last buffer was not written.
   // commit() itself has the disk take the bytes before it renames.

@@ -24,11 +24,12 @@ constexpr qint64 kMostTraceStateBytes = 32 << 20;
 constexpr size_t kMostLengths = 32;  // of a trace that has grown: each takes a pass over its tokens
 const QString kSchemaMember = QStringLiteral("schema"), kSchema = QStringLiteral("headscope-trace-state-1");
 const QString kRunsMember = QStringLiteral("runs"), kNotesMember = QStringLiteral("notes"),
-              kViewMember = QStringLiteral("view"), kTraceMember = QStringLiteral("trace");
+              kTuningsMember = QStringLiteral("tunings"), kViewMember = QStringLiteral("view"),
+              kTraceMember = QStringLiteral("trace");
 // Of an entry of a list.
 const QString kIdMember = QStringLiteral("id"), kContentsMember = QStringLiteral("contents"),
               kTokensMember = QStringLiteral("tokens"), kRunMember = QStringLiteral("run"),
-              kNoteMember = QStringLiteral("note");
+              kNoteMember = QStringLiteral("note"), kTuningMember = QStringLiteral("tuning");
 
 QString IdOf(const QJsonValue& entry) {
   return entry[kIdMember].toString();
@@ -63,6 +64,7 @@ std::set<int64_t, std::greater<>> LengthsOfLess(const std::vector<QJsonObject>& 
 using Changes = TraceKeeper::Changes;
 
 QJsonArray Changed(const QJsonArray& present, const Changes& changes) {
+  if (changes.IsEmpty()) return present;
   QJsonArray entries;
   const QSet<QString> dropped(changes.dropped.begin(), changes.dropped.end());
   for (const QJsonValue entry : present) {
@@ -76,13 +78,27 @@ QJsonArray Changed(const QJsonArray& present, const Changes& changes) {
 }
 
 // A list that nobody has added to is not made.
-QJsonObject WithEntries(const QJsonObject& present, const Changes& runs, const Changes& notes) {
+QJsonObject WithEntries(const QJsonObject& present, const TraceKeeper::Lists& lists) {
   QJsonObject changed = present;
   changed[kSchemaMember] = kSchema;
-  changed[kRunsMember] = Changed(present[kRunsMember].toArray(), runs);
-  if (present.contains(kNotesMember) || !notes.added.empty())
-    changed[kNotesMember] = Changed(present[kNotesMember].toArray(), notes);
+  changed[kRunsMember] = Changed(present[kRunsMember].toArray(), lists.runs);
+  for (const auto& [name, changes] :
+       {std::pair(kNotesMember, &lists.notes), std::pair(kTuningsMember, &lists.tunings)}) {
+    if (present.contains(name) || !changes->added.empty()) changed[name] = Changed(present[name].toArray(), *changes);
+  }
   return changed;
+}
+
+// A new state of an entry takes the place of what is not written yet of it.
+void Put(const QJsonObject& entry, Changes* changes) {
+  changes->dropped.removeAll(IdOf(entry));
+  std::erase_if(changes->added, [&](const QJsonObject& older) { return IdOf(older) == IdOf(entry); });
+  changes->added.push_back(entry);
+}
+
+void Drop(const QString& id, Changes* changes) {
+  std::erase_if(changes->added, [&](const QJsonObject& older) { return IdOf(older) == id; });
+  changes->dropped.append(id);
 }
 
 // Takes out what has been written.
@@ -132,11 +148,11 @@ TraceKeeper::Kept TraceKeeper::Open(const QString& trace_path, const QString& co
   trace_ = trace_path;
   contents_ = contents;
   tokens_ = length.tokens;
-  runs_ = notes_ = {};
+  runs_ = notes_ = tunings_ = {};
   shown_.clear();
-  told_elsewhere_ = false;
+  told_elsewhere_ = told_of_tuning_ = false;
   Kept kept;
-  QSet<QString> runs, notes;  // by their ids
+  QSet<QString> runs, notes, tunings;  // by their ids
   Notes grown = carried;
   std::map<int64_t, QString> names;
   const auto is_of_less = [&](const QJsonValue& entry) {
@@ -186,6 +202,12 @@ TraceKeeper::Kept TraceKeeper::Open(const QString& trace_path, const QString& co
       }
       notes.insert(id);
       kept.notes.emplace_back(id, entry[kNoteMember].toObject());
+    }
+    for (const QJsonValue entry : json[kTuningsMember].toArray()) {
+      const QString id = IdOf(entry);
+      if (id.isEmpty() || entry[kContentsMember] != contents_ || tunings.contains(id)) continue;
+      tunings.insert(id);
+      kept.tunings.emplace_back(id, entry[kTuningMember].toObject());
     }
   }
   view_ = kept.view;
@@ -256,32 +278,84 @@ void TraceKeeper::DropRuns() {
 
 void TraceKeeper::KeepNote(const QString& id, const QJsonObject& note) {
   if (trace_.isEmpty()) return;
-  notes_.dropped.removeAll(id);
-  std::erase_if(notes_.added, [&](const QJsonObject& older) { return IdOf(older) == id; });
-  notes_.added.push_back(
-      {{kIdMember, id}, {kContentsMember, contents_}, {kTokensMember, qint64(tokens_)}, {kNoteMember, note}});
+  Put({{kIdMember, id}, {kContentsMember, contents_}, {kTokensMember, qint64(tokens_)}, {kNoteMember, note}}, &notes_);
   WriteEntries();
 }
 
 void TraceKeeper::DropNote(const QString& id) {
   if (trace_.isEmpty()) return;
-  std::erase_if(notes_.added, [&](const QJsonObject& older) { return IdOf(older) == id; });
-  notes_.dropped.append(id);
+  Drop(id, &notes_);
   WriteEntries();
 }
 
+void TraceKeeper::KeepTuning(const QString& id, const QJsonObject& tuning) {
+  if (trace_.isEmpty()) return;
+  Put({{kIdMember, id}, {kContentsMember, contents_}, {kTokensMember, qint64(tokens_)}, {kTuningMember, tuning}},
+      &tunings_);
+  WriteTunings();
+}
+
+void TraceKeeper::DropTuning(const QString& id) {
+  if (trace_.isEmpty()) return;
+  Drop(id, &tunings_);
+  WriteTunings();
+}
+
+std::optional<QJsonObject> TraceKeeper::FindTuning(const QString& id) const {
+  if (trace_.isEmpty()) return std::nullopt;
+  for (const QString& path : {FileInSettings(trace_), FileBeside(trace_)}) {
+    const QJsonObject json = ReadStateFile(path, kMostTraceStateBytes);
+    if (!IsOurs(json)) continue;
+    for (const QJsonValue entry : json[kTuningsMember].toArray()) {
+      if (IdOf(entry) == id && entry[kContentsMember] == contents_) return entry[kTuningMember].toObject();
+    }
+  }
+  return std::nullopt;
+}
+
 void TraceKeeper::WriteEntries() {
+  const Lists lists{.runs = runs_, .notes = notes_, .tunings = {}};
+  WriteLists(QStringLiteral("entries"), lists, [this, lists](const QString& error) {
+    if (!error.isEmpty()) {
+      Q_EMIT Failed(error);
+      return;
+    }
+    Settle(lists.runs, &runs_);
+    Settle(lists.notes, &notes_);
+    if (runs_.added.empty()) Q_EMIT RunsKept();
+  });
+}
+
+void TraceKeeper::WriteTunings() {
+  const Lists lists{.runs = {}, .notes = {}, .tunings = tunings_};
+  WriteLists(QStringLiteral("tunings"), lists, [this, lists](const QString& error) {
+    if (!error.isEmpty()) {
+      // They are written every few seconds while a tuning runs.
+      if (!std::exchange(told_of_tuning_, true)) Q_EMIT TuningFailed(error);
+      return;
+    }
+    told_of_tuning_ = false;
+    Settle(lists.tunings, &tunings_);
+  });
+}
+
+void TraceKeeper::WriteLists(const QString& key, const Lists& lists, std::function<void(const QString& error)> done) {
   // By whom the work is waited for may be looking at another trace by then: it takes all that it needs along.
   const auto elsewhere = std::make_shared<bool>(false);
   const QString beside = FileBeside(trace_), in_settings = FileInSettings(trace_);
+  const bool adds = !lists.runs.added.empty() || !lists.notes.added.empty() || !lists.tunings.added.empty();
   writer_->Write(
-      QStringLiteral("entries %1 ").arg(contents_) + trace_,  // of what it held before they are written, too
-      [beside, in_settings, elsewhere, runs = runs_, notes = notes_] {
-        const auto put = [&](const QJsonObject& present) { return WithEntries(present, runs, notes); };
+      QStringLiteral("%1 %2 ").arg(key, contents_) + trace_,  // of what it held before they are written, too
+      [beside, in_settings, elsewhere, lists, adds] {
+        const auto put = [&](const QJsonObject& present) { return WithEntries(present, lists); };
+        // A tuning that this folder has taken again is older in the other file.
+        QStringList elsewhere_too = lists.tunings.dropped;
+        for (const QJsonObject& tuning : lists.tunings.added) elsewhere_too.append(IdOf(tuning));
         const auto drop = [&](const QJsonObject& present) {
-          return WithEntries(present, {{}, runs.dropped}, {{}, notes.dropped});
+          return WithEntries(
+              present,
+              {.runs = {{}, lists.runs.dropped}, .notes = {{}, lists.notes.dropped}, .tunings = {{}, elsewhere_too}});
         };
-        const bool adds = !runs.added.empty() || !notes.added.empty();
         // A JSON object that somebody else keeps under this name is not to be changed either.
         QString error;
         if (!IsOurs(ReadStateFile(beside, kMostTraceStateBytes, &error)))
@@ -290,23 +364,17 @@ void TraceKeeper::WriteEntries() {
           error = UpdateStateFile(beside, kMostTraceStateBytes, /*keep_foreign=*/true, put);
         *elsewhere = !error.isEmpty();
         if (*elsewhere) return UpdateStateFile(in_settings, kMostTraceStateBytes, /*keep_foreign=*/false, put);
-        const bool drops = !runs.dropped.isEmpty() || !notes.dropped.isEmpty();
+        const bool drops = !lists.runs.dropped.isEmpty() || !lists.notes.dropped.isEmpty() || !elsewhere_too.isEmpty();
         if (drops && QFileInfo::exists(in_settings))
           return UpdateStateFile(in_settings, kMostTraceStateBytes, /*keep_foreign=*/false, drop);
         return QString();
       },
-      [this, trace = trace_, contents = contents_, in_settings, elsewhere, runs = runs_,
-       notes = notes_](const QString& error) {
-        if (!error.isEmpty()) {
-          Q_EMIT Failed(error);
-          return;
-        }
+      [this, trace = trace_, contents = contents_, in_settings, elsewhere, adds,
+       done = std::move(done)](const QString& error) {
+        if (!error.isEmpty()) return done(error);
         if (trace != trace_ || contents != contents_) return;
-        Settle(runs, &runs_);
-        Settle(notes, &notes_);
-        const bool adds = !runs.added.empty() || !notes.added.empty();
+        done({});
         if (*elsewhere && adds && !std::exchange(told_elsewhere_, true)) Q_EMIT RunsKeptElsewhere(in_settings);
-        if (runs_.added.empty()) Q_EMIT RunsKept();
       });
 }
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the window keeps of each trace: its measured runs, bookmarks and tags in a file beside it
-// (NAME.h5.headscope.json), and how it was looked at in the user's settings folder. What belongs to a trace whose
+// What the window keeps of each trace: its measured runs, bookmarks, tags and what tunings have found in a file beside
+// it (NAME.h5.headscope.json), and how it was looked at in the user's settings folder. What belongs to a trace whose
 // folder takes no files goes to the settings folder too.
 //
-// Several windows may show one trace: each writes what it adds or drops, and every run and note has an id of its own.
-// They know the contents of their trace, so that a trace recorded anew under the same name does not show those of the
-// one before. The files are untrusted.
+// Several windows may show one trace: each writes what it adds or drops, and every run, note and tuning has an id of
+// its own. They know the contents of their trace, so that a trace recorded anew under the same name does not show those
+// of the one before. The files are untrusted.
 #pragma once
 
 #include <QJsonObject>
@@ -14,6 +14,7 @@
 #include <QStringList>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -39,6 +40,7 @@ class TraceKeeper : public QObject {
     QJsonObject view;               // as KeepView was given it last; empty: never
     std::vector<QJsonObject> runs;  // oldest first
     Notes notes;
+    Notes tunings;  // that nobody has saved, oldest first; another window may be at one
     // Runs of less of this trace, which stay in the file, and the most tokens that one of them is of.
     int num_runs_of_less = 0;
     int64_t tokens_of_less = 0;
@@ -53,6 +55,10 @@ class TraceKeeper : public QObject {
     // Not known to be written yet: entries, oldest first, and ids.
     std::vector<QJsonObject> added;
     QStringList dropped;
+    bool IsEmpty() const { return added.empty() && dropped.isEmpty(); }
+  };
+  struct Lists {
+    Changes runs, notes, tunings;
   };
 
   // Another trace; `contents` names what is recorded in it. What was asked for of the one before is still written.
@@ -69,6 +75,13 @@ class TraceKeeper : public QObject {
   // A new note, or a new state of one: takes the place of the one of that id.
   void KeepNote(const QString& id, const QJsonObject& note);
   void DropNote(const QString& id);
+  // A tuning as far as it has come, likewise. They are written apart from runs and notes, which a tuning that is too
+  // large for the file must not hold up.
+  void KeepTuning(const QString& id, const QJsonObject& tuning);
+  void DropTuning(const QString& id);
+  // As it is in the file now: another window may have gone on with it, or dropped it.
+  std::optional<QJsonObject> FindTuning(const QString& id) const;
+  bool HasUnkeptTuning() const { return !tunings_.added.empty(); }
 
   static QString FileBeside(const QString& trace_path);
   QString FileInSettings(const QString& trace_path) const;
@@ -79,18 +92,22 @@ class TraceKeeper : public QObject {
   void RunsKept();                              // all of them
   void RunsKeptElsewhere(const QString& path);  // once a trace: its folder takes none
   void Failed(const QString& sentence);         // runs and notes that no file takes
+  void TuningFailed(const QString& sentence);   // the same of tunings, once until one is written
 
  private:
   void WriteEntries();
+  void WriteTunings();
+  // `done` is told what could not be written, unless another trace is open by then and all was written.
+  void WriteLists(const QString& key, const Lists& lists, std::function<void(const QString& error)> done);
 
   StateWriter* const writer_;
   const QString folder_;
   QString trace_, contents_;
   int64_t tokens_ = 0;
   QJsonObject view_;
-  Changes runs_, notes_;
+  Changes runs_, notes_, tunings_;
   QStringList shown_;  // ids of the runs on show
-  bool told_elsewhere_ = false;
+  bool told_elsewhere_ = false, told_of_tuning_ = false;
 };
 
 }  // namespace headscope::ui

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/method_spec.h"
 #include "ui/application.h"
 
 namespace headscope::ui {
@@ -36,8 +37,10 @@ struct PanTimes {
 
 struct LiveTimes {
   std::string method, parameter;
-  Times masks;  // from a parameter's change to its mask, kept mass and count
-  Times maps;   // to the last of the mask's tiles, and the errors of its live run, on the screen
+  kernels::Phase phase = kernels::Phase::kPrefill;
+  Times masks;          // from a parameter's change to its mask, kept mass and count
+  Times maps;           // to the last of the mask's tiles, and the errors of its live run, on the screen
+  std::string refusal;  // why there are none, or no more: the window's sentence
 };
 
 struct WindowBenchResult {

@@ -70,6 +70,8 @@ struct TraceSummary {
     return place < head_dim_of_head.size() ? head_dim_of_head[place] : head_dim;
   }
 };
+// A long trace's texts take tens of milliseconds to copy.
+using TraceSummaryPtr = std::shared_ptr<const TraceSummary>;
 
 // What a capture can record beside q, k, v and lse.
 struct Recordable {
