@@ -13,6 +13,7 @@
 #include "base/errors.h"
 #include "base/file_format.h"
 #include "bench/window_trace.h"
+#include "kernels/spec_names.h"
 #include "kernels/start_cores.h"
 #include "support/exit_codes.h"
 #include "support/interrupt.h"
@@ -66,15 +67,22 @@ std::string ReportJson(const std::string& trace, const WindowBenchArguments& arg
   json["live"] = Json::array();
   for (const ui::LiveTimes& live : result.live) {
     json["live"].push_back({{"method", live.method},
+                            {"phase", kernels::NameOf(live.phase)},
                             {"parameter", live.parameter},
                             {"masks", ToJson(live.masks)},
                             {"maps", ToJson(live.maps)}});
+    if (!live.refusal.empty()) json["live"].back()["refused"] = live.refusal;
   }
   return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 std::string Ms(const ui::Times& times, double share) {
   return times.ms.empty() ? "-" : FormatNumber("%.1f", times.Quantile(share));
+}
+
+std::string Slider(const ui::LiveTimes& live) {
+  // Baselines aside, a name may be in both phases.
+  return live.method + (live.phase == kernels::Phase::kDecode ? " (decode), " : ", ") + live.parameter;
 }
 
 std::string ReportTable(const std::string& trace, const WindowBenchArguments& arguments,
@@ -106,8 +114,12 @@ std::string ReportTable(const std::string& trace, const WindowBenchArguments& ar
   for (const char* name : {"steps", "mask ms", "p95 ms", "map ms", "p95 ms"}) column(10) << name;
   out << '\n';
   for (const ui::LiveTimes& live : result.live) {
-    out << std::left << std::setw(40) << live.method + ", " + live.parameter;
+    out << std::left << std::setw(40) << Slider(live);
     column(10) << live.maps.ms.size();
+    if (live.maps.ms.empty()) {
+      out << "  " << live.refusal << '\n';
+      continue;
+    }
     column(10) << Ms(live.masks, 0.5);
     column(10) << Ms(live.masks, 0.95);
     column(10) << Ms(live.maps, 0.5);

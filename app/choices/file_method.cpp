@@ -24,17 +24,68 @@ const FileKind* FindKind(std::string_view name) {
   return found == kinds.end() ? nullptr : &*found;
 }
 
+constexpr std::string_view kPathKey = "path=";
+constexpr char kQuote = '"';
+
+// Where the path ends that begins at `begin`. Parameters are NAME=VALUE, so what follows a comma and is none is a part
+// of the path.
+size_t EndOfPlainPath(const std::string& text, size_t begin) {
+  size_t comma = text.find(',', begin);
+  while (comma != std::string::npos) {
+    const size_t next = text.find(',', comma + 1);
+    if (text.substr(comma + 1, next - comma - 1).find('=') != std::string::npos) return comma;
+    comma = next;
+  }
+  return text.size();
+}
+
+// The path within quotes, of which the first is at `begin`; one in its name is doubled. `end`: behind the last.
+// Nothing: the quotes have no end, or something other than a parameter follows.
+std::optional<std::string> QuotedPath(const std::string& text, size_t begin, size_t* end) {
+  std::string path;
+  for (size_t i = begin + 1; i < text.size(); ++i) {
+    if (text[i] == kQuote) {
+      if (i + 1 == text.size() || text[i + 1] == ',') {
+        *end = i + 1;
+        return path;
+      }
+      if (text[++i] != kQuote) return std::nullopt;
+    }
+    path += text[i];
+  }
+  return std::nullopt;
+}
+
+// Such that TakePath finds the same path, whatever it is called and whatever follows.
+std::string PathArgument(const std::string& path) {
+  if (!path.starts_with(kQuote) && EndOfPlainPath(path, 0) == path.size()) return path;
+  std::string quoted(1, kQuote);
+  for (const char letter : path) quoted.append(letter == kQuote ? 2 : 1, letter);
+  return quoted + kQuote;
+}
+
 // Without path=FILE, which may stand anywhere among the others.
 std::string TakePath(const std::string& name, std::string* parameters, const std::string& field) {
-  constexpr std::string_view kKey = "path=";
   std::string path, others;
   for (size_t begin = 0; begin < parameters->size();) {
-    const size_t end = std::min(parameters->find(',', begin), parameters->size());
-    const std::string entry = parameters->substr(begin, end - begin);
-    if (entry.starts_with(kKey) && path.empty()) {
-      path = entry.substr(kKey.size());
+    size_t end = std::min(parameters->find(',', begin), parameters->size());
+    if (path.empty() && parameters->compare(begin, kPathKey.size(), kPathKey) == 0) {
+      const size_t value = begin + kPathKey.size();
+      if (value < parameters->size() && (*parameters)[value] == kQuote) {
+        const std::optional<std::string> quoted = QuotedPath(*parameters, value, &end);
+        if (!quoted) {
+          throw UsageError({.field = field,
+                            .value = name,
+                            .problem = "the quotes of path= do not end with the path",
+                            .remedy = "write path=\"FILE\", and a quote within the file's name twice"});
+        }
+        path = *quoted;
+      } else {
+        end = EndOfPlainPath(*parameters, value);
+        path = parameters->substr(value, end - value);
+      }
     } else {
-      others += (others.empty() ? "" : ",") + entry;
+      others += (others.empty() ? "" : ",") + parameters->substr(begin, end - begin);
     }
     begin = end + 1;
   }
@@ -87,8 +138,11 @@ std::string FileMethodNames() {
 std::string MethodArgument(const std::string& name, const std::string& parameters) {
   const size_t bracket = name.find('[');
   const bool of_file = bracket != std::string::npos && name.ends_with(']') && IsFileMethod(name.substr(0, bracket));
-  std::string text =
-      of_file ? name.substr(0, bracket) + ":path=" + name.substr(bracket + 1, name.size() - bracket - 2) : name;
+  std::string text = name;
+  if (of_file) {
+    text = name.substr(0, bracket) + ":";
+    text.append(kPathKey).append(PathArgument(name.substr(bracket + 1, name.size() - bracket - 2)));
+  }
   if (!parameters.empty()) text += (of_file ? "," : ":") + parameters;
   return text;
 }

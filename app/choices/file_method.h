@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Methods that are made of a file as they are typed: "mask-file:path=FILE" and "duo-attention:path=FILE,k=v"; a kind
-// that decodes as well is "decode/duo-attention:path=FILE,k=v" there.
+// that decodes as well is "decode/duo-attention:path=FILE,k=v" there. FILE may have commas in its name; where what
+// follows one has a '=' in it, it stands in quotes: path="FILE", with quotes in the name doubled.
 #pragma once
 
 #include <cstdint>

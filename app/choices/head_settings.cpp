@@ -177,30 +177,44 @@ std::vector<RangeSettings> OfTuning(const std::string& path, const ReadJson& jso
 }
 
 // A table with a line for each head, as the document that says the same. An empty cell: the method has no such
-// parameter, or its default; of `below_tokens`, no end.
+// parameter, or its default; of `below_tokens`, no end. Spreadsheets may leave empty lines and columns.
 ReadJson TuningOfCsv(const std::string& path, std::string_view text) {
+  constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";  // spreadsheets put it before the table
+  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
   ReadJson heads = ReadJson::array(), ranges = ReadJson::array();
   std::vector<std::string> names;
   std::vector<bool> is_result;
-  size_t num_heads = 0;
+  size_t num_heads = 0, num_columns = 0;  // columns: with those at the end that have no name
   while (!text.empty()) {
     const size_t end = text.find('\n');  // cells of ours never hold one (analysis::CsvText)
     std::string_view line = text.substr(0, end);
     const std::vector<std::string> cells = analysis::TakeCsvRecord(&line);
     text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+    if (std::ranges::all_of(cells, &std::string::empty)) continue;  // an empty line, or a spreadsheet's
     if (names.empty()) {
       names = cells;
+      num_columns = cells.size();
+      while (names.back().empty()) names.pop_back();  // a spreadsheet's that hold nothing
+      for (auto name = names.begin(); name != names.end(); ++name) {
+        if (std::find(names.begin(), name, *name) != name)
+          Refuse(path, "", "it has two columns " + Quoted(*name), "keep only one of them");
+      }
       std::ranges::transform(names, std::back_inserter(is_result), &IsTuningResult);
       continue;
     }
     const std::string field = "heads[" + std::to_string(num_heads) + "]";
     if (++num_heads > kMostHeads) Refuse(path, "heads", "there are more than a million");
-    if (cells.size() != names.size()) {
+    if (cells.size() != num_columns) {
       Refuse(path, field,
-             "it has " + std::to_string(cells.size()) + " cells, and the first line " + std::to_string(names.size()));
+             "it has " + std::to_string(cells.size()) + " cells, and the first line " + std::to_string(num_columns));
+    }
+    for (size_t i = names.size(); i < cells.size(); ++i) {
+      if (!cells[i].empty())
+        Refuse(path, field, Quoted(cells[i]) + " is in column " + std::to_string(i + 1) + ", which has no name",
+               "name that column in the first line, or empty the cell");
     }
     ReadJson head = {{"parameters", ReadJson::object()}}, range = ReadJson::object();
-    for (size_t i = 0; i < cells.size(); ++i) {
+    for (size_t i = 0; i < names.size(); ++i) {
       const std::string &cell = cells[i], &name = names[i];
       const bool is_length = name == "from_tokens" || name == "below_tokens";
       if (name == "layer" || name == "head" || is_length) {
@@ -321,14 +335,25 @@ bool HoldsBudgets(const std::string& path) {
 }
 
 void CheckSettingsAreOfModel(const HeadSettings& settings, const std::string& path, const std::string& whose,
-                             int32_t num_layers) {
+                             std::span<const int32_t> heads_of_layers) {
   for (const auto& [head, asked] : settings) {
-    if (head.layer < num_layers) continue;
+    const bool has_layer = head.layer < std::ssize(heads_of_layers);
+    const int32_t heads = has_layer ? heads_of_layers[static_cast<size_t>(head.layer)] : 0;
+    if (has_layer && (heads == 0 || head.head < heads)) continue;
     throw BadInputError({.file = path,
                          .problem = "it has a setting for head " + HeadText(head) + ", and the model of " + whose +
-                                    " has " + std::to_string(num_layers) + " layers",
+                                    " has " +
+                                    (has_layer ? std::to_string(heads) + " heads in that layer"
+                                               : std::to_string(heads_of_layers.size()) + " layers"),
                          .remedy = "take the model's own file"});
   }
+}
+
+std::vector<int32_t> HeadsOfLayers(const data::TraceReader& trace) {
+  std::vector<int32_t> heads(static_cast<size_t>(trace.layout().model.num_layers), 0);
+  for (const int32_t layer : trace.layout().layers)
+    heads[static_cast<size_t>(layer)] = trace.layer(trace.LayerSlot(layer)).num_qo_heads;
+  return heads;
 }
 
 HeadSettings ReadHeadBudgets(const std::string& path, const analysis::AskedMethod& asked, int percent,
@@ -343,7 +368,8 @@ HeadSettings ReadHeadBudgets(const std::string& path, const analysis::AskedMetho
   if (budget == spec.parameters.end())
     throw UsageError({.field = "budget-method",
                       .value = spec.name,
-                      .problem = "budgets per KV head are for methods that evict down to a number of tokens"});
+                      .problem = "budgets per KV head are for methods that evict down to a number of tokens",
+                      .remedy = "name one of these, such as snap-kv"});
   const NumpyArray array = ParseNumpyFile(data::ReadUntrustedText(path, kArray), path, kArray);
   if (array.shape.size() != 3 || array.shape[0] != kBudgetRatios)
     Refuse(path, "shape", "it is not [99, layers, KV heads]", kArray);

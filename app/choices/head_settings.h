@@ -11,6 +11,7 @@
 #include "analysis/compare.h"
 #include "analysis/types/head_statistics.h"
 #include "choices/length_range.h"
+#include "data/trace_reader.h"
 
 namespace headscope::app {
 
@@ -42,9 +43,13 @@ struct LayerHeads {
   int32_t number = 0, num_qo_heads = 0, num_kv_heads = 0;
 };
 
-// Refuses (BadInputError) settings of a file for layers that the model of `whose` has not.
+// Refuses (BadInputError) settings of a file for layers or query heads that the model of `whose` has not.
+// heads_of_layers: of each of its layers; 0 where that is not known.
 void CheckSettingsAreOfModel(const HeadSettings& settings, const std::string& path, const std::string& whose,
-                             int32_t num_layers);
+                             std::span<const int32_t> heads_of_layers);
+
+// As many query heads as the trace says that its model has in each layer; 0 in one that it has not recorded.
+std::vector<int32_t> HeadsOfLayers(const data::TraceReader& trace);
 
 // Reads LU-KV's array [99 ratios, layers, KV heads] of a model of num_layers layers, shares of a prompt's tokens that
 // each KV head lets go of, and gives every query head of `layers` the method `asked` with the budget that its KV head

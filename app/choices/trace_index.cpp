@@ -5,11 +5,13 @@
 #include <utility>
 
 #include "analysis/measured_heads.h"
+#include "analysis/prefill_heads.h"
 #include "base/check_status.h"
 #include "base/errors.h"
 #include "choices/head_selection.h"
 #include "choices/saved_index.h"
 #include "kernels/index_heads.h"
+#include "kernels/prompt_passes.h"
 
 namespace headscope::app {
 namespace {
@@ -40,8 +42,11 @@ data::IndexFile IndexOfTrace(const data::TraceReader& trace, const std::vector<a
     const analysis::MeasuredHeadsPtr together = measure == analysis::Measure::kLayer
                                                     ? analysis::LoadLayer(trace, asked)
                                                     : analysis::AloneHead(analysis::LoadHead(trace, asked));
+    CheckStatus(CheckPrefillHeads(*together, asked));
     SparseIndex index;
-    CheckStatus(method.prefill->Select(together->Problem(), method.values, {num_threads, stop}, &index),
+    const kernels::ParameterValues of_prompt =
+        kernels::AtPromptLength(*method.prefill, method.values, together->prompt_tokens);
+    CheckStatus(method.prefill->Select(together->Problem(), of_prompt, {num_threads, stop}, &index),
                 Fault{.field = "save-index", .problem = "head " + HeadText(asked) + ": "});
     if (file.heads.empty()) {
       SetIndexShape(index, &file);

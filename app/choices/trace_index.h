@@ -13,8 +13,8 @@
 namespace headscope::app {
 
 // Selects on the CPU: of kLayer all recorded heads of the layers that `heads` are of, which are attended together; of
-// kHead each of `heads` by itself. A window of the model's own cuts nothing here: it
-// does where the index is run. Throws as LoadLayer, and what the method refuses.
+// kHead each of `heads` by itself. A window of the model's own cuts nothing here: it does where the index is run.
+// Throws as LoadLayer, and what all prefill methods (analysis/prefill_heads.h) or this one refuse.
 data::IndexFile IndexOfTrace(const data::TraceReader& trace, const std::vector<analysis::HeadId>& heads,
                              const MethodChoice& method, analysis::Measure measure, int32_t num_threads,
                              const std::stop_token& stop);

@@ -40,7 +40,9 @@ std::optional<analysis::HeadId> HeadNotRecorded(const data::TraceReader& trace,
 }
 
 int64_t PromptTokens(const data::TraceReader& trace) {
-  return trace.layout().first_token + trace.num_tokens();
+  // A part that begins behind the prompt says no more of it than that it has ended before: at most so many.
+  return trace.layout().first_token +
+         std::ranges::count(trace.tokens(), data::TokenPhase::kPrompt, &data::TokenRecord::phase);
 }
 
 void DescribeTraces(const RangeOfTraces<const data::TraceReader*>& part, Tuning* tuning) {

@@ -39,7 +39,8 @@ bool LeadsToOneOf(const std::string& path, const std::vector<Trace>& traces, con
 std::optional<analysis::HeadId> HeadNotRecorded(const data::TraceReader& trace,
                                                 const std::vector<analysis::HeadId>& heads);
 
-// The tokens of the whole prompt, of which a trace may be a part.
+// The tokens of the whole prompt, of which a trace may be a part; those that were decoded behind it are none of them.
+// Of a part that begins behind the prompt, the most that they can be: its first token's place.
 int64_t PromptTokens(const data::TraceReader& trace);
 
 // What is tuned together, and what its settings are checked on. Trace: an owner of a reader or a pointer to one.

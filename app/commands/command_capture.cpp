@@ -16,7 +16,6 @@
 #include "analysis/types/printable.h"
 #include "base/byte_text.h"
 #include "base/errors.h"
-#include "base/file_format.h"
 #include "base/number_list.h"
 #include "base/output_claim.h"
 #include "base/quoted_text.h"
@@ -56,13 +55,6 @@ struct CaptureArguments {
   std::string prompts, chat, plan;
   bool resume = false, quiet = false, dry_run = false;
 };
-
-// Another extension would be believed, by its reader and by `headscope export`.
-void CheckTraceName(const std::string& path) {
-  if (FindFileFormat(path) == FileFormat::kHdf5) return;
-  throw UsageError(OutputFault(path, "a trace is an HDF5 file, so the extension must be .h5 or .hdf5",
-                               "`headscope export` writes one as .csv or .json"));
-}
 
 std::string CapturePointNames() {
   std::vector<std::string> names;
@@ -145,14 +137,17 @@ int ShowPlans(const CaptureArguments& arguments, const std::vector<capture::Batc
   int64_t bytes = 0, of_model = 0, of_recorder = 0;
   std::ostringstream files;
   for (const capture::BatchPlan& plan : plans) {
-    const CaptureCost cost = CostOf(config, model,
-                                    {.prompt_tokens = plan.capture.num_prompt_tokens,
-                                     .decode_tokens = request.decode_tokens,
-                                     .chunk_tokens = request.chunk_tokens,
-                                     .points = request.record,
-                                     .layer_devices = layer_devices,
-                                     .last_layer = plan.capture.last_layer},
-                                    number_bytes);
+    const CaptureCost cost =
+        CostOf(config, model,
+               {.prompt_tokens = plan.capture.num_prompt_tokens,
+                .decode_tokens = request.decode_tokens,
+                .chunk_tokens = request.chunk_tokens,
+                .on_gpu = device.is_gpu() && !IsSpread(layer_devices) && !request.attention,
+                .recorded_bytes = capture::LayerBytesOfToken(plan.capture.bytes, plan.capture.layout),
+                .points = request.record,
+                .layer_devices = layer_devices,
+                .last_layer = plan.capture.last_layer},
+               number_bytes);
     if (!IsSpread(layer_devices)) seconds += time.About(cost, number_bytes, device);
     of_model = std::max(of_model, cost.model_bytes);
     of_recorder = std::max(of_recorder, capture::RecorderBytes(plan.capture));
@@ -281,7 +276,7 @@ int RunPlanned(CaptureArguments arguments) {
       const OutputClaim nobody_writes(request.output_path, "capture");
     }  // before its file, which is there, is spoken of
     CheckOutputTarget(request.output_path, request.overwrite, capture::InputFiles(request));
-    CheckTraceName(request.output_path);
+    capture::CheckTraceName(request.output_path);
   }
   const ModelAttention attention =
       ChooseAttention(arguments.attention, request.model_dir, request.num_threads, /*trace_lse=*/true, request.device);
@@ -413,8 +408,10 @@ void AddCaptureCommand(CLI::App& app, Action& action) {
           },
           "cpu, cuda or cuda:N; auto: as many layers as fit go to this machine's GPUs, the rest to the CPU")
       ->default_str(DeviceText(request.device));
-  LimitIntegers(command->add_option("--chunk", request.chunk_tokens, "Tokens per prefill step"), 1)
-      ->capture_default_str();
+  LimitIntegers(command->add_option(
+                    "--chunk", request.chunk_tokens,
+                    "Tokens per prefill step; without it 1024, on one GPU more where they fit it (docs/capture.md)"),
+                1);
   AddThreadsOption(command, &request.num_threads);
   AddQuietOption(command, &arguments->quiet);
   command->callback([=, &action] { action = [=] { return RunCapture(*command, *arguments); }; });

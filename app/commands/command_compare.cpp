@@ -22,6 +22,7 @@
 #include "choices/saved_index.h"
 #include "choices/torch_decode.h"
 #include "choices/trace_index.h"
+#include "choices/tuning_traces.h"
 #include "commands/command.h"
 #include "commands/common_options.h"
 #include "commands/comparison_table.h"
@@ -64,9 +65,8 @@ HeadSettings Configured(const CompareArguments& arguments, const data::TraceRead
         {.field = "minference-code", .problem = "it is for MInference's best patterns", .remedy = "leave it out"});
   if (!HoldsBudgets(arguments.config)) {
     const std::vector<RangeSettings> settings = ReadHeadSettings(arguments.config, arguments.as_published);
-    const HeadSettings& of_length =
-        SettingsFor(settings, trace.layout().first_token + trace.num_tokens(), arguments.config);
-    CheckSettingsAreOfModel(of_length, arguments.config, trace.path(), trace.layout().model.num_layers);
+    const HeadSettings& of_length = SettingsFor(settings, PromptTokens(trace), arguments.config);
+    CheckSettingsAreOfModel(of_length, arguments.config, trace.path(), HeadsOfLayers(trace));
     return of_length;
   }
   const int percent = static_cast<int>(std::lround(100 * arguments.compression_ratio));

@@ -16,6 +16,7 @@
 #include "analysis/report.h"
 #include "analysis/result_files.h"
 #include "analysis/types/color_map.h"
+#include "analysis/types/color_map_label.h"
 #include "base/device.h"
 #include "base/errors.h"
 #include "base/file_format.h"
@@ -354,7 +355,7 @@ void AddRenderCommand(CLI::App& app, Action& action) {
       ->type_name("LEAST:MOST");
   command
       ->add_option("--color-map", arguments->color_map,
-                   "Colour map: " + Listed(analysis::ColorMaps(), &analysis::ColorMap::name))
+                   "Colour map: " + Listed(analysis::ColorMaps(), &analysis::ColorMapLabel))
       ->capture_default_str();
   command
       ->add_option("--ground", arguments->ground,

@@ -4,7 +4,10 @@
 #include <algorithm>
 #include <iostream>
 #include <map>
+#include <optional>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "base/errors.h"
 #include "choices/file_method.h"
@@ -27,7 +30,8 @@ std::string TextOf(const kernels::MethodSpec& spec, const kernels::ParameterValu
 // A configuration's settings, by range of lengths.
 class Configuration {
  public:
-  Configuration(std::string path, bool as_published, const std::string& model_dir, int32_t num_layers)
+  Configuration(std::string path, bool as_published, const std::string& model_dir,
+                std::span<const int32_t> heads_of_layers)
       : path_(std::move(path)) {
     if (HoldsBudgets(path_))
       throw UsageError({.field = "attention-config",
@@ -36,7 +40,7 @@ class Configuration {
                         .remedy = "give a configuration of prefill methods"});
     settings_ = ReadHeadSettings(path_, as_published);
     for (const RangeSettings& range : settings_) {
-      CheckSettingsAreOfModel(range.heads, path_, model_dir, num_layers);
+      CheckSettingsAreOfModel(range.heads, path_, model_dir, heads_of_layers);
       for (const auto& [head, asked] : range.heads) {
         const kernels::NamedMethod method = kernels::FindMethod(asked.name);
         if (method.prefill == nullptr) {
@@ -69,8 +73,8 @@ class Configuration {
 };
 
 sparse_model::PrefillOfHead OfConfiguration(const std::string& path, bool as_published, const std::string& model_dir,
-                                            int32_t num_layers) {
-  return [configuration = std::make_shared<const Configuration>(path, as_published, model_dir, num_layers)](
+                                            std::span<const int32_t> heads_of_layers) {
+  return [configuration = std::make_shared<const Configuration>(path, as_published, model_dir, heads_of_layers)](
              int32_t layer, int32_t qo_head, int64_t prompt_tokens) -> const sparse_model::PrefillSetting& {
     return configuration->Of(layer, qo_head, prompt_tokens);
   };
@@ -113,15 +117,20 @@ ModelAttention ChooseAttention(const AttentionArguments& arguments, const std::s
     *slot = method;
     *values = asked.values;
   };
+  std::optional<model::ModelConfig> read;  // once, and only where something is held against it
+  const auto config_of_model = [&]() -> const model::ModelConfig& {
+    if (!read) read = model::ReadModelConfig(model_dir);
+    return *read;
+  };
+  const auto layers_of_model = [&] {
+    KnownLayers layers{.num_layers = config_of_model().num_layers};
+    for (const model::AttentionLayer& layer : config_of_model().layers)
+      layers.most_kv_heads = std::max(layers.most_kv_heads, layer.num_kv_heads);
+    return layers;
+  };
   for (const std::string& text : arguments.methods) {
     const MethodChoice asked = ParseMethod(text, "attention");
-    if (IsOfModel(asked.name)) {
-      const model::ModelConfig config = model::ReadModelConfig(model_dir);
-      KnownLayers layers{.num_layers = config.num_layers};
-      for (const model::AttentionLayer& layer : config.layers)
-        layers.most_kv_heads = std::max(layers.most_kv_heads, layer.num_kv_heads);
-      CheckIsOfModel(asked.name, model_dir, layers);
-    }
+    if (IsOfModel(asked.name)) CheckIsOfModel(asked.name, model_dir, layers_of_model());
     if (asked.prefill != nullptr) put(asked.prefill, asked, &choice.prefill, &choice.prefill_values);
     if (asked.decode != nullptr) put(asked.decode, asked, &choice.decode, &choice.decode_values);
   }
@@ -132,8 +141,9 @@ ModelAttention ChooseAttention(const AttentionArguments& arguments, const std::s
                         .problem = arguments.config + " has the prompt's methods",
                         .remedy = "give one of the two"});
     }
-    choice.prefill_of_head = OfConfiguration(arguments.config, arguments.as_published, model_dir,
-                                             model::ReadModelConfig(model_dir).num_layers);
+    std::vector<int32_t> heads_of_layers;
+    for (const model::AttentionLayer& layer : config_of_model().layers) heads_of_layers.push_back(layer.num_qo_heads);
+    choice.prefill_of_head = OfConfiguration(arguments.config, arguments.as_published, model_dir, heads_of_layers);
   }
   // Said here, before a long prompt has passed the model.
   if (device.is_gpu() && choice.decode != nullptr && choice.decode->LeavesOutComponents()) {

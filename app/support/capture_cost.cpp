@@ -2,6 +2,7 @@
 #include "support/capture_cost.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "model/layer_placement.h"
 #include "model/safetensors.h"
@@ -49,6 +50,7 @@ Weights WeightsOf(const model::ModelConfig& config, const model::CheckpointSumma
   const double tables = table * (config.has_head && !config.tied_embeddings ? 2 : 1);
   double held = others + all_experts, met = others - tables;
   if (!with_logits) held -= tables - table;
+  if (with_logits) held += static_cast<double>(summary.head_beside_embeddings);
   for (size_t layer = 0; layer < config.layers.size(); ++layer) {
     const bool has_experts = !experts.layers.empty() && experts.layers[layer];
     if (layer < num_run) {
@@ -61,6 +63,15 @@ Weights WeightsOf(const model::ModelConfig& config, const model::CheckpointSumma
     held -= beside + (has_experts ? of_layer : 0);
   }
   return {std::max(0.0, held), std::max(0.0, met)};
+}
+
+int64_t PassTokens(const model::ModelConfig& config, const CaptureLengths& lengths, int64_t number_bytes) {
+  if (lengths.chunk_tokens > 0) return lengths.chunk_tokens;
+  if (!lengths.on_gpu) return model::kPassTokens;
+  // Of a GPU that has the memory: what the passes take at most.
+  return model::LongPassTokens(config, number_bytes, lengths.prompt_tokens,
+                               model::MostPassBytes(std::numeric_limits<int64_t>::max()), lengths.recorded_bytes,
+                               lengths.points, lengths.last_layer);
 }
 
 }  // namespace
@@ -97,8 +108,8 @@ CaptureCost CostOf(const model::ModelConfig& config, const model::CheckpointSumm
     read += layer.num_kv_heads * key_and_value * static_cast<double>(SeenKeys(layer, tokens));
   }
   cost.decode_bytes = bytes * read * static_cast<double>(lengths.decode_tokens);
-  const int64_t rows =
-      IsEncoder(config) ? lengths.prompt_tokens : std::min<int64_t>(lengths.chunk_tokens, lengths.prompt_tokens);
+  const int64_t rows = IsEncoder(config) ? lengths.prompt_tokens
+                                         : std::min(PassTokens(config, lengths, number_bytes), lengths.prompt_tokens);
   const double pass = model::PassBytes(config, number_bytes, rows, tokens, lengths.points, lengths.last_layer);
   cost.model_bytes = static_cast<int64_t>(bytes * (weights.held + cache) + states + pass) +
                      model::CopiedKeyBytes(config, lengths.layer_devices, number_bytes, tokens, lengths.last_layer);

@@ -17,7 +17,9 @@ namespace headscope::app {
 
 struct CaptureLengths {
   int64_t prompt_tokens = 0, decode_tokens = 0;
-  int32_t chunk_tokens = 1024;                       // of the prompt's passes
+  int32_t chunk_tokens = 0;                          // of the prompt's passes; 0: as the model chooses them
+  bool on_gpu = false;                               // all layers on one GPU, with dense attention
+  int64_t recorded_bytes = 0;                        // of a token in one layer (capture::LayerBytesOfToken)
   std::span<const model::CapturePoint> points = {};  // recorded beside q, k and v; for the call
   std::span<const Device> layer_devices = {};        // where they are several; for the call
   std::optional<int32_t> last_layer = {};            // as a CapturePlan's

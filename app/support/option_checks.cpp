@@ -158,11 +158,11 @@ std::optional<Fault> EmptyElement(const CLI::App& app, int argc, const char* con
   for (int i = 2; i < argc; ++i) {
     std::string text = argv[i];
     const CLI::Option* option = std::exchange(named, nullptr);
-    if (text.starts_with('-')) {
+    if (option == nullptr && text.starts_with('-')) {  // else it is a value, though it may begin as an option does
       const size_t equals = text.find('=');
       option = commands.front()->get_option_no_throw(text.substr(0, equals));
       if (equals == std::string::npos) {
-        named = option;
+        if (option != nullptr && option->get_expected_max() > 0) named = option;  // no flag
         continue;
       }
       text.erase(0, equals + 1);

@@ -108,6 +108,8 @@ ui::CaptureEstimate CaptureEstimator::Estimate(const ui::CaptureSettings& settin
                                   {.prompt_tokens = estimate.prompt_tokens,
                                    .decode_tokens = settings.decode_tokens,
                                    .chunk_tokens = request.chunk_tokens,
+                                   .on_gpu = device.is_gpu() && !IsSpread(plan.placement.layers),
+                                   .recorded_bytes = capture::LayerBytesOfToken(plan.bytes, plan.layout),
                                    .points = request.record,
                                    .layer_devices = plan.placement.layers,
                                    .last_layer = plan.last_layer},

@@ -6,6 +6,7 @@
 
 #include "base/check_status.h"
 #include "base/errors.h"
+#include "choices/torch_decode.h"
 
 namespace headscope::app {
 
@@ -24,16 +25,25 @@ std::shared_ptr<analysis::LiveHead> LiveHeads::Of(ui::MapView view, const analys
   return live;
 }
 
+analysis::MaskPreview LiveHeads::Preview(ui::MapView view, const analysis::HeadTensorsPtr& head,
+                                         const analysis::HeadMass& mass, const analysis::LiveChoice& choice,
+                                         const std::stop_token& stop) {
+  analysis::MaskPreview preview;
+  CheckStatus(Of(view, head)->Preview(mass, choice, 0, stop, &preview));
+  return preview;
+}
+
 analysis::LiveRun LiveHeads::Run(ui::MapView view, const analysis::HeadTensorsPtr& head,
-                                 const kernels::SparseIndex& index, Timed timed, const std::stop_token& stop) {
-  if (const int64_t kept = CountPairs(index.View()).kept; kept > kMostScores) {
+                                 const analysis::LiveChoice& choice, const kernels::SparseIndex& index, Timed timed,
+                                 const std::stop_token& stop) {
+  const std::shared_ptr<analysis::LiveHead> live = Of(view, head);
+  if (const int64_t kept = CountPairs(index.View()).kept; kept > kMostScores && !live->is_on_gpu()) {
     throw UsageError({.problem = "the kernel does not follow the sliders here, where the method keeps " +
                                  std::to_string(kept / 1'000'000) + " million scores, which take seconds",
                       .remedy = "press Run instead"});
   }
   analysis::LiveRun run;
-  const std::shared_ptr<analysis::LiveHead> live = Of(view, head);
-  CheckStatus(timed == Timed::kYes ? live->Run(index.View(), 0, stop, &run)
+  CheckStatus(timed == Timed::kYes ? live->Run(choice, index.View(), 0, stop, &run)
                                    : live->RunUntimed(index.View(), 0, stop, &run));
   return run;
 }
@@ -58,7 +68,8 @@ analysis::LiveRun RunDecodeLive(OpenedTrace& trace, ui::MapView view, analysis::
   const analysis::MeasuredHeadsPtr measured = analysis::WithLowerLayers(
       trace.reader, alone ? analysis::AloneHead(shown) : trace.GroupOf(head), method.LowerLayers(values, head.layer));
   analysis::LiveRun run;
-  CheckStatus(analysis::RunDecodeLive(*measured, head, method, values, trace.DecodeRows(), 0, stop, &run));
+  const analysis::OtherDense other = timed == Timed::kYes ? TorchDecode(0) : analysis::OtherDense();
+  CheckStatus(analysis::RunDecodeLive(*measured, head, method, values, trace.DecodeRows(), other, 0, stop, &run));
   if (timed == Timed::kNo) run.attend_ms = run.dense_attend_ms = 0;
   return run;
 }

@@ -22,15 +22,17 @@ enum class Timed : uint8_t { kNo, kYes };
 // Callable from any thread.
 class LiveHeads {
  public:
-  // A run of more kept scores would hold all cores for seconds at every change.
-  static constexpr int64_t kMostScores = int64_t{1} << 29;
+  static constexpr int64_t kMostScores = analysis::LiveHead::kMostScores;  // on the CPU
 
   explicit LiveHeads(std::shared_ptr<ui::MemoryBudget> memory) : memory_(std::move(memory)) {}
 
-  // Of a prefill method's mask. Throws UsageError where it keeps more than kMostScores, what the kernels refuse, and
-  // CancelledError.
-  analysis::LiveRun Run(ui::MapView view, const analysis::HeadTensorsPtr& head, const kernels::SparseIndex& index,
-                        Timed timed, const std::stop_token& stop);
+  // A prefill method's mask; `mass` is the head's. Throws what the method refuses, and CancelledError.
+  analysis::MaskPreview Preview(ui::MapView view, const analysis::HeadTensorsPtr& head, const analysis::HeadMass& mass,
+                                const analysis::LiveChoice& choice, const std::stop_token& stop);
+  // Of the mask that `choice` makes. Throws UsageError where the CPU would run and it keeps more than kMostScores, what
+  // the kernels refuse, and CancelledError.
+  analysis::LiveRun Run(ui::MapView view, const analysis::HeadTensorsPtr& head, const analysis::LiveChoice& choice,
+                        const kernels::SparseIndex& index, Timed timed, const std::stop_token& stop);
   void ForgetDenseTimes(ui::MapView view);  // as Workbench's
   void Clear();
 
@@ -42,7 +44,8 @@ class LiveHeads {
   std::array<std::weak_ptr<analysis::LiveHead>, ui::kMapViews.size()> heads_;
 };
 
-// Of a decode method; `alone` as MaskOfDecode takes it. Throws as that.
+// Of a decode method; `alone` as MaskOfDecode takes it. Timed beside the dense attention that its measured run has.
+// Throws as that.
 analysis::LiveRun RunDecodeLive(OpenedTrace& trace, ui::MapView view, analysis::HeadId head,
                                 const kernels::DecodeMethod& method, const kernels::ParameterValues& values, bool alone,
                                 Timed timed, const std::stop_token& stop);

@@ -12,12 +12,10 @@ namespace headscope::app {
 
 MadeMask MaskOfPrefill(OpenedTrace& trace, ui::MapView view, analysis::HeadId head,
                        const kernels::PrefillMethod& method, const kernels::ParameterValues& values, MassCache* masses,
-                       const std::stop_token& stop) {
+                       LiveHeads* live, const std::stop_token& stop) {
   const analysis::HeadTensorsPtr shown = trace.heads.Show(view, head);
   const MassCache::MassPtr mass = masses->Get(view, shown, stop);
-  analysis::MaskPreview preview;
-  const kernels::Status status = analysis::PreviewMask(*mass, method, values, 0, stop, &preview);
-  CheckStatus(status);
+  analysis::MaskPreview preview = live->Preview(view, shown, *mass, {method, values}, stop);
   MadeMask made;
   if (const auto inside = trace.MassInTrace(*shown, stop))
     made.live.outside_mass = analysis::MeanOutsideMass(*shown, *inside, 0, shown->num_rows);

@@ -8,6 +8,7 @@
 #include "analysis/mask_pair.h"
 #include "kernels/decode_method.h"
 #include "kernels/method.h"
+#include "live_heads.h"
 #include "mass_cache.h"
 #include "opened_trace.h"
 #include "ui/workbench.h"
@@ -23,7 +24,7 @@ struct MadeMask {
 // Both throw CancelledError when stopped, and what a method refuses.
 MadeMask MaskOfPrefill(OpenedTrace& trace, ui::MapView view, analysis::HeadId head,
                        const kernels::PrefillMethod& method, const kernels::ParameterValues& values, MassCache* masses,
-                       const std::stop_token& stop);
+                       LiveHeads* live, const std::stop_token& stop);
 // `alone`: the head by itself rather than in its layer, where the query heads of a KV head may share a choice.
 MadeMask MaskOfDecode(OpenedTrace& trace, ui::MapView view, analysis::HeadId head, const kernels::DecodeMethod& method,
                       const kernels::ParameterValues& values, bool alone, const std::stop_token& stop);

@@ -73,8 +73,9 @@ void TraceWorkbench::RequestMask(ui::MapView view, analysis::HeadId head, const 
       kMaskPrefix + ViewName(view), kMaskPriority,
       [this, trace = trace_, view, head, method, values, alone = measures_alone()](const std::stop_token& stop) {
         const kernels::NamedMethod named = MethodFor(trace->reader, method);
-        return named.prefill != nullptr ? MaskOfPrefill(*trace, view, head, *named.prefill, values, &head_masses_, stop)
-                                        : MaskOfDecode(*trace, view, head, *named.decode, values, alone, stop);
+        return named.prefill != nullptr
+                   ? MaskOfPrefill(*trace, view, head, *named.prefill, values, &head_masses_, &live_heads_, stop)
+                   : MaskOfDecode(*trace, view, head, *named.decode, values, alone, stop);
       },
       [this, view, done = std::move(done)](MadeMask made) {
         made.live.distribution = analysis::DistributeMass(made.live.kept_mass);
@@ -94,14 +95,14 @@ void TraceWorkbench::RequestLiveRun(ui::MapView view, analysis::HeadId head, con
     return post_([failed = std::move(failed)] { failed("This mask is gone; move a slider to make it again."); });
   const auto run = [this, trace = trace_, view, head, method, values, index = mask->index, alone = measures_alone()](
                        Timed timed, const std::stop_token& stop) {
-    if (index) return live_heads_.Run(view, trace->heads.Show(view, head), *index, timed, stop);
-    const kernels::DecodeMethod* const decode = MethodFor(trace->reader, method).decode;  // also "decode/NAME"
-    if (decode == nullptr)
+    const kernels::NamedMethod named = MethodFor(trace->reader, method);
+    if ((named.prefill != nullptr) != (index != nullptr))
       throw UsageError({.field = "method",
                         .value = Quoted(method),
-                        .problem = "it is a prefill method, and the mask a decode method's",
+                        .problem = "the mask is that of a method for another phase",
                         .remedy = "move a slider to make the mask again"});
-    return RunDecodeLive(*trace, view, head, *decode, values, alone, timed, stop);
+    if (named.decode != nullptr) return RunDecodeLive(*trace, view, head, *named.decode, values, alone, timed, stop);
+    return live_heads_.Run(view, trace->heads.Show(view, head), {*named.prefill, values}, *index, timed, stop);
   };
   // The errors are shown at once, beside the mask that is being drawn. That drawing takes every core, and so would the
   // times be of it: they are taken by a task of its own when it is done, on a map at rest and not between two steps of

@@ -8,6 +8,7 @@
 #include "choices/method_choice.h"
 #include "choices/saved_index.h"
 #include "choices/trace_index.h"
+#include "choices/tuning_traces.h"
 #include "support/output_file.h"
 #include "workbench_inside.h"
 
@@ -226,16 +227,11 @@ void TraceWorkbench::ReadMethodFile(const std::string& kind, const std::string& 
   Submit<std::string>(
       "method file", kOpenPriority,
       [kind, path, trace = trace_](const std::stop_token&) {
-        // The parser would end the path at a comma.
-        if (path.find(',') != std::string::npos)
-          throw UsageError({.file = path,
-                            .problem = "it has a comma in its name, which separates a method's parameters",
-                            .remedy = "rename it"});
         // What a run in a file names may be anything: a pipe would hold this worker for ever.
         std::error_code unknown;
         if (std::filesystem::exists(path, unknown) && !std::filesystem::is_regular_file(path, unknown))
           throw BadInputError({.file = path, .problem = "is not a regular file", .remedy = "choose another file"});
-        const std::string name = ParseMethod(kind + ":path=" + path, "method").name;
+        const std::string name = ParseMethod(app::MethodArgument(kind + "[" + path + "]", ""), "method").name;
         if (trace) CheckMethodIsOfModel(name, trace->reader);
         return name;
       },
@@ -265,9 +261,8 @@ void TraceWorkbench::ReadConfiguration(const std::string& path, ui::Reply<std::v
                             .problem = "it only says how many tokens stay, for every ratio",
                             .remedy = "compare it on the command line, where each ratio is a run"});
         const std::vector<RangeSettings> ranges = ReadHeadSettings(path);
-        const HeadSettings& settings =
-            SettingsFor(ranges, trace->summary.first_token + trace->summary.num_tokens, path);
-        CheckSettingsAreOfModel(settings, path, trace->reader.path(), trace->reader.layout().model.num_layers);
+        const HeadSettings& settings = SettingsFor(ranges, PromptTokens(trace->reader), path);
+        CheckSettingsAreOfModel(settings, path, trace->reader.path(), HeadsOfLayers(trace->reader));
         std::vector<ui::HeadSetting> of_heads;
         for (const analysis::HeadId& head : trace->summary.heads) {
           const auto found = settings.find(head);

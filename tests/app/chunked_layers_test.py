@@ -69,7 +69,8 @@ class ChunkedLayers(unittest.TestCase):
 
     def test_prefill_methods_are_refused_by_name(self):
         for command in (("compare", self.trace, "--method", "a-shape", "--quiet"), ("tune", self.trace, "--method", "a-shape", "--target", "cra=0.9", "-o", self.path / "t.json", "--quiet"),
-                        ("render", self.trace, "--head", f"{LAYER}:{HEAD}", "--view", "mask", "--method", "a-shape", "-o", self.path / "mask.png")):
+                        ("render", self.trace, "--head", f"{LAYER}:{HEAD}", "--view", "mask", "--method", "a-shape", "-o", self.path / "mask.png"),
+                        ("render", self.trace, "--heads", f"{LAYER}:{HEAD}", "--figure", "kernel-sparsity", "-o", self.path / "figure.json", "--quiet")):
             self.assertRegex(run(*command, code=2).stderr, f"head {LAYER}:[0-9] attends in chunks of {CHUNK} tokens")
         self.assertFalse((self.path / "mask.png").exists() or (self.path / "t.json").exists())
 

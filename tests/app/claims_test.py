@@ -17,6 +17,8 @@ import sys
 import tempfile
 
 RELATIVE, ABSOLUTE = 0.02, 0.006  # rounding on the page, and of another machine's vectors
+# Of claims that count heads by what a search chooses: heads whose two best settings all but tie go either way with those vectors.
+TIES = {"m-search": [2, 0]}
 
 
 class Outputs:
@@ -362,7 +364,7 @@ def main():
                 failures.append(f"{claim}: the page has no row")
                 continue
             said, verdict = rows[claim]
-            if len(said) != len(numbers) or any(abs(a - b) > RELATIVE * abs(b) + ABSOLUTE for a, b in zip(said, numbers)):
+            if len(said) != len(numbers) or any(abs(a - b) > max(RELATIVE * abs(b) + ABSOLUTE, ties) for a, b, ties in zip(said, numbers, TIES.get(claim, [0] * len(said)))):
                 failures.append(f"{claim}: the page says {said}, measured {[round(one, 4) for one in numbers]}")
             if verdict.split()[0] != word(holds):
                 failures.append(f"{claim}: the page says '{verdict}', and whether it holds: {word(holds)}")

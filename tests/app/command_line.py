@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the tests of the command line share: the binary, the shipped model, one small trace.
 
-Each of them is run as: SCRIPT HEADSCOPE DATA_DIR. Commands that run a model load LibTorch, half a second each time; others start in hundredths.
+Each of them is run as: SCRIPT HEADSCOPE DATA_DIR. Under CTest most starts are forks of a program that is loaded already (forked_starts.py); those in another
+environment, under a limit or with `anew` are not.
 
     command_line.py HEADSCOPE DATA_DIR TRACE.h5     captures that trace, of which HEADSCOPE_SMALL_TRACE tells the tests where it is
 """
@@ -14,15 +15,20 @@ import sys
 import tempfile
 import unittest
 
+import forked_starts
+
 HEADSCOPE, DATA = sys.argv[1], pathlib.Path(sys.argv[2])
 MODEL = str(DATA / "reference_model")
 # How many times longer than an optimised build this one may take; the tests' own limit counts in it as well (cmake/HeadscopeRoom.cmake).
 PATIENCE = int(os.environ.get("HEADSCOPE_TEST_PATIENCE", "1"))
 
 
-def run(*arguments, code=0, **options):
+def run(*arguments, code=0, anew=False, **options):
     """Runs headscope and checks its exit code; a refusal must be one sentence on stderr and nothing on stdout."""
-    done = subprocess.run([HEADSCOPE, *map(str, arguments)], capture_output=True, text=True, timeout=240 * PATIENCE, **options)
+    if anew or set(options) - {"cwd"}:
+        done = subprocess.run([HEADSCOPE, *map(str, arguments)], capture_output=True, text=True, timeout=240 * PATIENCE, **options)
+    else:
+        done = forked_starts.run(HEADSCOPE, arguments, 240 * PATIENCE, **options)
     assert done.returncode == code, f"{arguments}: exit code {done.returncode}, expected {code}\n{done.stderr}"
     if code in (1, 2, 3, 4):
         assert done.stdout == "", f"{arguments}: a refused run wrote to stdout: {done.stdout!r}"

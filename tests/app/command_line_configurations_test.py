@@ -293,9 +293,14 @@ class Configurations(TraceCase):
             self.assertAlmostEqual(result["kept_fraction"], float(line["kept_fraction"]), 6)
         for said, text in (("unknown parameter", "layer,head,method,n_snk\n5,7,a-shape,3\n"), ("is not registered", "layer,head,method\n5,7,none\n"),
                            ("not an integer", "layer,head,method\n5,seven,a-shape\n"), ("has no method", "layer,head\n5,7\n"),
-                           ("appears twice", "layer,head,method\n5,7,a-shape\n5,7,a-shape\n"), ("3 cells", "layer,head,method,n_sink\n5,7,a-shape\n"), ("no heads", "layer,head,method\n"), ("no heads", "")):
+                           ("appears twice", "layer,head,method\n5,7,a-shape\n5,7,a-shape\n"), ("3 cells", "layer,head,method,n_sink\n5,7,a-shape\n"), ("no heads", "layer,head,method\n"), ("no heads", ""),
+                           ('it has two columns "n_sink"; keep only one', "layer,head,method,n_sink,n_sink\n5,7,a-shape,3,4\n")):
             (self.path / "bad.csv").write_text(text)
             self.assertIn(said, run("compare", self.part, "--config", self.path / "bad.csv", "--repeat", "1", code=3).stderr)
+        # As a spreadsheet and an editor leave it.
+        (self.path / "edited.csv").write_text("\ufefflayer,head,method,n_sink\r\n\r\n5,7,a-shape,3\r\n\r\n", encoding="utf-8", newline="")
+        run("compare", self.part, "--config", self.path / "edited.csv", "--heads", "5:7", "--repeat", "1", "-o", out, "--force", "--quiet")
+        self.assertTrue(json.loads(out.read_text())["results"][0]["parameters"].startswith("n_sink=3,"))
         # A file of the schema before, in which all heads have one method.
         old = {"schema": "headscope-tuning-1", "method": "block-sparse", "heads": [{"layer": 5, "head": 7, "parameters": {"n_blocks": 2}}]}
         (self.path / "old.json").write_text(json.dumps(old))
@@ -339,6 +344,18 @@ class Configurations(TraceCase):
         # Of a part of a prompt the prompt's length decides.
         run("export", SHIPPED, "--layers", "5,8", "--tokens", "340:400", "-o", tiny, "--force")
         self.assertIn("5  6  ", run("compare", tiny, "--config", self.path / "tuned.json", "--heads", "5:6", "--repeat", "1", "--quiet").stdout.replace(":", "  "))
+
+        # Tokens that were decoded are behind the prompt.
+        with h5py.File(self.trace, "r") as file:
+            phase = file["tokens/phase"][:]
+        prompt = int((phase == 0).sum())
+        self.assertLess(prompt, len(phase))
+        both = [{"from_tokens": begin, "below_tokens": end, "heads": [{"layer": 5, "head": 7, "method": "block-sparse", "parameters": {"n_blocks": blocks}}]} for begin, end, blocks in ((0, prompt + 1, 2), (prompt + 1, None, 3))]
+        (self.path / "both.json").write_text(json.dumps({"schema": "headscope-tuning-3", "ranges": both}))
+        run("compare", self.trace, "--config", self.path / "both.json", "--heads", "5:7", "--repeat", "1", "-o", out, "--force", "--quiet")
+        self.assertEqual(json.loads(out.read_text())["results"][0]["parameters"], "n_blocks=2")
+        config, _ = self.tuned(self.trace, "--method", "block-sparse", "--target", "cra-mean=0.5", "--heads", "5:7", "--ranges", str(prompt + 1))
+        self.assertEqual([(part["from_tokens"], part["below_tokens"]) for part in config["ranges"]], [(0, prompt + 1)])
 
         for said, more in (("put them in order", ("--ranges", "200,100")), ("in units of 1024 as 16K", ("--ranges", "0")), ("in units of 1024 as 16K", ("--ranges", "16X")),
                            ("no trace of its range of lengths, below 151 tokens, is tuned on", ("--ranges", "151", "--check", self.part)),
@@ -458,6 +475,9 @@ class Configurations(TraceCase):
         patterns.write_text(json.dumps([{str(head): ["stream_llm", 5, 9, 0] for head in range(8)}] * 12))
         for command in (("compare", self.trace, "--config", patterns), (*answers, "--attention-config", patterns)):
             self.assertIn("it has a setting for head 10:0, and the model of", run(*command, code=3).stderr)
+        patterns.write_text(json.dumps([{str(head): ["stream_llm", 5, 9, 0] for head in range(12)}] * 10))
+        for command in (("compare", self.trace, "--config", patterns, "--heads", "3:0"), (*answers, "--attention-config", patterns)):
+            self.assertRegex(run(*command, code=3).stderr, "it has a setting for head 0:8, and the model of .* has 8 heads in that layer[:;] take the model's own file")
 
     def test_help_and_page_name_every_format(self):
         text = " ".join(run("tune", "--help").stdout.split())

@@ -21,6 +21,7 @@ import unittest
 import numpy
 
 import command_line
+import forked_starts
 from command_line import HEADSCOPE, MODEL, PATIENCE, run
 
 FAILING_CALLS = sys.argv[3]
@@ -52,7 +53,8 @@ def write_model(folder):
 
 # Cases of one kind and command that are run; HEADSCOPE_EVERY_SITE=1 runs all, which takes a quarter of an hour.
 MOST_CASES = None if os.environ.get("HEADSCOPE_EVERY_SITE") else 150
-MOST_OF_CAPTURE = None if MOST_CASES is None else 24  # each loads LibTorch
+MOST_OF_CAPTURE = None if MOST_CASES is None else 24  # each runs a model
+LOADING_CASES = 8
 
 
 def spread(cases, most):
@@ -64,6 +66,7 @@ class Failures(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory()
+        cls.pool = concurrent.futures.ThreadPoolExecutor(os.cpu_count())  # one for all sweeps: each of its threads loads a program
         cls.path = pathlib.Path(cls.folder.name)
         cls.model = cls.path / "model"
         write_model(cls.model)
@@ -72,24 +75,38 @@ class Failures(unittest.TestCase):
 
     @classmethod
     def tearDownClass(cls):
+        cls.pool.shutdown()
         cls.folder.cleanup()
 
     @classmethod
     def run_capture(cls, out):
         run("capture", cls.model, "--text", "some words to record", "-o", out, "--quiet")
 
-    def environment(self, **settings):
-        return {**os.environ, "LD_PRELOAD": FAILING_CALLS, "OMP_WAIT_POLICY": "passive", **settings}
+    def start(self, command, settings, anew=False, **options):
+        """`anew`: LibTorch is not loaded before."""
+        if not anew and not options:
+            return forked_starts.run(HEADSCOPE, command, 30 * PATIENCE, settings=settings, before=(FAILING_CALLS,))
+        environment = forked_starts.environment(LD_PRELOAD=FAILING_CALLS, **settings)
+        return subprocess.run([HEADSCOPE, *map(str, command)], capture_output=True, text=True, timeout=30 * PATIENCE, env=environment, **options)
+
+    def count(self, kind, command, **options):
+        """How many calls of that kind the command makes when none of them fails."""
+        return self.counted(kind, command, {}, **options)[0]
 
     def sites(self, kind, command):
         """How many calls of that kind the command makes when none of them fails, and of every place in the code that makes some the first: its number and
         whether the place is in libhdf5."""
+        count, sites = self.counted(kind, command, {"HEADSCOPE_SITE_FRAMES": "1"})
+        return count, sorted((int(call), of_hdf5 == "1") for call, of_hdf5 in map(str.split, sites))
+
+    def counted(self, kind, command, settings, **options):
+        """The number of calls, and the lines about their sites."""
         with tempfile.TemporaryDirectory() as folder:
-            counted = pathlib.Path(folder, "calls")
-            run(*command(pathlib.Path(folder)),
-                env=self.environment(HEADSCOPE_FAILING_CALLS=kind, HEADSCOPE_CALLS_FILE=str(counted), HEADSCOPE_SITE_FRAMES="1"))
-            count, *sites = counted.read_text().splitlines()
-            return int(count), sorted((int(call), of_hdf5 == "1") for call, of_hdf5 in map(str.split, sites))
+            calls = pathlib.Path(folder, "calls")
+            done = self.start(command(pathlib.Path(folder)), {"HEADSCOPE_FAILING_CALLS": kind, "HEADSCOPE_CALLS_FILE": str(calls), **settings}, **options)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            count, *sites = calls.read_text().splitlines()
+            return int(count), sites
 
     def problem(self, kind, command, codes, begin, count, **options):
         """What is wrong with a run in which calls fail; empty when nothing is."""
@@ -97,8 +114,7 @@ class Failures(unittest.TestCase):
             folder = pathlib.Path(name)
             settings = {"HEADSCOPE_FAILING_CALLS": kind, "HEADSCOPE_FAILING_FROM": str(begin), "HEADSCOPE_FAILING_COUNT": str(count)}
             try:
-                done = subprocess.run([HEADSCOPE, *map(str, command(folder))], capture_output=True, text=True, timeout=30 * PATIENCE,
-                                      env=self.environment(**settings), **options)
+                done = self.start(command(folder), settings, **options)
             except subprocess.TimeoutExpired:
                 return "hangs"
             if done.returncode < 0 or done.returncode not in (0, *codes):
@@ -128,9 +144,8 @@ class Failures(unittest.TestCase):
         cases = spread([(call, number) for call, of_hdf5 in sites for number in ((0, 1) if kind != "memory" or of_hdf5 else (0,))], most)
         self.run_cases(kind, command, codes, count, cases)
 
-    def run_cases(self, kind, command, codes, count, cases):
-        with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-            problems = list(pool.map(lambda case: self.problem(kind, command, codes, *case), cases))
+    def run_cases(self, kind, command, codes, count, cases, **options):
+        problems = list(self.pool.map(lambda case: self.problem(kind, command, codes, *case, **options), cases))
         found = [f"  call {begin} of {count}{' alone' if number else ' and all after it'}: {problem}"
                  for (begin, number), problem in zip(cases, problems) if problem]
         self.assertEqual(found, [], f"{kind} of {command(pathlib.Path())[0]}, {len(found)} of {len(cases)} cases:\n" + "\n".join(found))
@@ -145,6 +160,20 @@ class Failures(unittest.TestCase):
         for name, (command, most) in self.commands().items():
             with self.subTest(kind=kind, command=name):
                 self.sweep(kind, command, codes, most)
+
+    def test_loading(self):
+        """Of a capture that loads LibTorch; in the sweeps it is there from the start. Calls are taken evenly from beginning to end, and sites are not told
+        apart: memory is asked for in too many of LibTorch's own. Loading it opens, reads, writes and starts nothing by calls that can be made to fail, so that
+        the sweeps leave out no such call, but what they do before it is there, which a few show here. Left out are the loader's own opens, reads and mappings
+        of files: they are no calls of the C library."""
+        command, codes = self.commands()["capture"][0], (NO_MEMORY_OR_THREADS, FAILED, BAD_INPUT)
+        for kind, numbers in (("memory", (0, 1)), ("opens", (1,)), ("reads", (1,)), ("threads", (1,)), ("writes", (1,))):
+            with self.subTest(kind=kind):
+                count = self.count(kind, command, anew=True)
+                if kind != "memory" and not command_line.num_gpus():  # whose driver has threads and files of its own
+                    self.assertEqual(count, self.count(kind, command), "as many where LibTorch is loaded")
+                calls = sorted({1 + count * i // LOADING_CASES for i in range(LOADING_CASES)})
+                self.run_cases(kind, command, codes, count, [(call, number) for call in calls for number in numbers], anew=True)
 
     def test_memory(self):
         self.sweep_all("memory", (NO_MEMORY_OR_THREADS, FAILED, BAD_INPUT))
@@ -181,8 +210,7 @@ class Failures(unittest.TestCase):
             return self.problem("", command, (NO_MEMORY_OR_THREADS, FAILED), 0, 0, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, limits))
 
         sizes = [280, 400, 480, 523, 560, 620, 680, 740, 800]
-        with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-            found = [f"  {mib} MiB: {problem}" for mib, problem in zip(sizes, pool.map(limited, sizes)) if problem]
+        found = [f"  {mib} MiB: {problem}" for mib, problem in zip(sizes, self.pool.map(limited, sizes)) if problem]
         self.assertEqual(found, [], "\n".join(found))
 
 

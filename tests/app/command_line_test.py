@@ -332,6 +332,10 @@ class Results(TraceCase):
             self.assertEqual(compared(self.trace, f"mask-file:path={index}", "--measure", measure), own, "the same prompt keeps the same")
             compared(self.trace, method, "--save-index", self.path / "index.json", "--measure", measure)
             self.assertEqual(compared(self.trace, f"mask-file:path={self.path / 'index.json'}", "--measure", measure), own, "and so do the same numbers in JSON")
+        # A share is of the prompt, without the tokens that were decoded behind it.
+        shared = compared(self.trace, "streaming-llm:local_share=0.5", "--save-index", index)
+        self.assertEqual(compared(self.trace, f"mask-file:path={index}"), shared)
+        own = compared(self.trace, method, "--save-index", index, "--measure", "head")
         other = self.path / "other-prompt.h5"
         run("capture", MODEL, "--task", "passkey", "--length", 1024, "--seed", 77, "--decode", 8, "-o", other, "--quiet")
         moved, chosen = compared(other, f"mask-file:path={index}", "--measure", "head"), compared(other, method, "--measure", "head")

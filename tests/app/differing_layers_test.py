@@ -19,11 +19,13 @@ import unittest
 import h5py
 import numpy as np
 
+import forked_starts
+
 HEADSCOPE, DUMP = sys.argv[1:3]
 
 
 def run(*arguments, code=0):
-    done = subprocess.run([HEADSCOPE, *map(str, arguments)], capture_output=True, text=True, timeout=300)
+    done = forked_starts.run(HEADSCOPE, arguments, 300)
     assert done.returncode == code, (arguments, done.returncode, done.stdout, done.stderr)
     return done
 

@@ -115,8 +115,9 @@ static long Number(const char* name) {
 // Where libgomp is, if it is loaded before main() begins, as Qt's libraries have it.
 static uintptr_t teams_begin = 0, teams_size = 0;
 
+// As main() begins: a fork has settings of its own (forking_main.c).
 static void End(void);
-__attribute__((constructor)) static void Begin(void) {
+static void Begin(void) {
   at_quick_exit(End);  // how a command that has run LibTorch ends
   const char* const kinds[] = {"", "memory", "teams", "threads", "writes", "reads", "opens", "names"};
   const char* kind = getenv("HEADSCOPE_FAILING_CALLS");
@@ -339,6 +340,7 @@ FILE* fopen64(const char* path, const char* mode) {
 
 static int (*real_main)(int, char**, char**);
 static int Main(int number, char** arguments, char** environment) {
+  Begin();
   inside = 1;
   const int code = real_main(number, arguments, environment);
   inside = 0;

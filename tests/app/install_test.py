@@ -64,9 +64,32 @@ class Install(unittest.TestCase):
             about = xml.etree.ElementTree.parse(self.prefix / "share/metainfo/headscope.metainfo.xml").getroot()
             self.assertEqual(about.findtext("launchable"), "headscope.desktop")
             self.assertEqual(about.findtext("provides/binary"), self.program.name)
-            self.assertEqual(desktop["MimeType"], about.findtext("provides/mediatype") + ";")
+            self.assertEqual(desktop["MimeType"], "".join(kind.text + ";" for kind in about.findall("provides/mediatype")))
+            self.check_kind_of_file(desktop["MimeType"].split(";")[0])
         shards = sorted(path.name for path in DATA.glob("reference_model/*.safetensors"))
         self.assertEqual(sorted(path.name for path in (self.share / "reference_model").glob("*.safetensors")), shards)
+
+    def check_kind_of_file(self, name):
+        """A file manager tells a trace from other HDF5 files by its first bytes."""
+        space = {"": "http://www.freedesktop.org/standards/shared-mime-info"}
+        kind = xml.etree.ElementTree.parse(self.prefix / "share/mime/packages/headscope.xml").getroot().find("mime-type", space)
+        self.assertEqual(kind.get("type"), name)
+        self.assertEqual(kind.find("sub-class-of", space).get("type"), "application/x-hdf")
+
+        def matches(rule, data):
+            value = rule.get("value").encode().decode("unicode_escape").encode("latin-1")
+            first, _, last = rule.get("offset").partition(":")
+            if not any(data[at:at + len(value)] == value for at in range(int(first), int(last or first) + 1)):
+                return False
+            inner = rule.findall("match", space)
+            return not inner or any(matches(rule, data) for rule in inner)
+
+        rule = kind.find("magic/match", space)
+        with open(self.prefix / "share/headscope/traces/reference-passkey-4096.h5", "rb") as file:
+            trace = file.read(4096)
+        self.assertTrue(matches(rule, trace))
+        self.assertFalse(matches(rule, trace.replace(b"headscope-trace", b"some-other-data")))
+        self.assertFalse(matches(rule, trace[1:]))
 
     def test_nothing_installed_names_the_checkout_or_the_build_in_its_search_path(self):
         for path in (self.program, self.parts / "headscope-contents", self.parts / "libheadscope_torch.so"):

@@ -44,6 +44,45 @@ TEST(MethodArgument, IsWhatParseMethodTakes) {
               ThrowsMessage<std::exception>(HasSubstr("no such file.json")));
 }
 
+// The path ended at its first comma: another file than the one that was named was asked for.
+TEST(MethodArgument, NamesAFileWithCommasInItsName) {
+  EXPECT_EQ(MethodArgument("mask-file[a,b/m.json]", ""), "mask-file:path=a,b/m.json");
+  EXPECT_EQ(MethodArgument("duo-attention[a=1,b.tsv]", "sinks=64"), "duo-attention:path=a=1,b.tsv,sinks=64");
+  EXPECT_EQ(MethodArgument("duo-attention[a,x=1.tsv]", "sinks=64"), "duo-attention:path=\"a,x=1.tsv\",sinks=64");
+  EXPECT_EQ(MethodArgument("mask-file[\"a\".json]", ""), "mask-file:path=\"\"\"a\"\".json\"");
+  const std::filesystem::path folder = std::filesystem::path(testing::TempDir()) / "runs,x=1,of \"two\"";
+  std::filesystem::create_directories(folder);
+  for (const char* name : {"a,b.tsv", "a,b=1.tsv", "\"a\".tsv", "a,", "a,,b", "=", "\"", "a\",b=1"}) {
+    const std::filesystem::path file = folder / name;
+    std::ofstream(file) << "0.25\t0.75\n";
+    for (const std::string parameters : {"", "threshold=0.25"}) {
+      const std::string own = "duo-attention[" + file.string() + "]";
+      const MethodChoice choice = ParseMethod(MethodArgument(own, parameters));
+      EXPECT_EQ(choice.name, own);
+      EXPECT_EQ(choice.values.Real("threshold"), parameters.empty() ? 0.5 : 0.25);
+    }
+  }
+  std::filesystem::remove_all(folder);
+}
+
+TEST(ParseMethod, TakesAPathWithCommasAndQuotesAmongParameters) {
+  const std::filesystem::path file = std::filesystem::path(testing::TempDir()) / "one,two.tsv";
+  std::ofstream(file) << "0.25\t0.75\n";
+  for (const std::string& path : {file.string(), '"' + file.string() + '"'}) {
+    const MethodChoice choice = ParseMethod("duo-attention:n_sink=3,path=" + path + ",threshold=0.25");
+    EXPECT_EQ(choice.name, "duo-attention[" + file.string() + "]");
+    EXPECT_EQ(choice.values.Real("threshold"), 0.25);
+    EXPECT_EQ(choice.values.Integer("n_sink"), 3);
+  }
+  for (const char* path : {"path=\"a.tsv", "path=\"a.tsv\"x", "path=\"", "path=\"a\"\""}) {
+    EXPECT_THAT(
+        [&] { ParseMethod(std::string("duo-attention:") + path); },
+        ThrowsMessage<UsageError>(HasSubstr("the quotes of path= do not end with the path; write path=\"FILE\"")))
+        << path;
+  }
+  EXPECT_THAT([] { ParseMethod("duo-attention:path=\"\""); }, ThrowsMessage<UsageError>(HasSubstr("no file is given")));
+}
+
 // One file, two methods: either may be asked for first.
 TEST(ParseMethod, MakesAFilesMethodsOfBothPhases) {
   const std::filesystem::path file = std::filesystem::path(testing::TempDir()) / "shares of both phases.tsv";

@@ -88,9 +88,9 @@ class ModelFamilies(unittest.TestCase):
                     self.assertRegex(scores, r"passkey +400 +1 ")
 
     def test_what_only_some_families_have_is_in_the_trace(self):
-        def facts(name, *options):
+        def facts(name, *options, text="one two three four five six"):
             trace = self.path / f"facts_{name}.h5"
-            run("capture", self.checkpoint(name), "--text", "one two three four five six", "-o", trace, "--force", "--quiet", *options)
+            run("capture", self.checkpoint(name), "--text", text, "-o", trace, "--force", "--quiet", *options)
             return json.loads(run("info", trace, "--json").stdout)["facts"], trace
         layers, trace = facts("gpt_oss_mxfp4")
         self.assertEqual([len(layer["sinks"]) for layer in layers], [8] * 3)
@@ -99,7 +99,7 @@ class ModelFamilies(unittest.TestCase):
         layers, trace = facts("deepseek_v3")
         self.assertEqual([(layer["head_dim"], layer["v_head_dim"], layer["rope"]["first_dim"], layer["rope"]["dims"]) for layer in layers], [(20, 10, 12, 8)] * 3)
         # Whoever turns queries himself would miss the norm behind RoPE.
-        layers, trace = facts("hunyuan_stretched", "--record", "pre-rope")
+        layers, trace = facts("hunyuan_stretched", "--record", "pre-rope", text="one two three four five six " * 4)
         self.assertEqual([layer["norm"] for layer in layers], ["head after rope"] * 3)
         said = run("compare", trace, "--method", "expected-attention:n_sink=1", "--quiet", code=2).stderr
         self.assertIn("normalises its queries after RoPE", said)

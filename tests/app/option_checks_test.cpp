@@ -27,6 +27,7 @@ class Lists : public testing::Test {
     command->add_option("--lengths", lengths_)->delimiter(',');
     command->add_option("-m,--metrics", metrics_)->delimiter(',');
     command->add_option("--text", text_);
+    command->add_flag("--quiet", quiet_);
     command->add_option("trace", trace_);
     PrepareOptions(app_);
   }
@@ -41,6 +42,7 @@ class Lists : public testing::Test {
   std::vector<int> lengths_;
   std::vector<std::string> metrics_;
   std::string text_, trace_;
+  bool quiet_ = false;
 };
 
 TEST_F(Lists, AreNamedAsOptionsWhereALowerRoomNamesTheField) {
@@ -156,6 +158,16 @@ TEST_F(Lists, WithAnEmptyElementNameTheOptionAndTheText) {
   EXPECT_THAT(Refusal({"bench", "--metrics=a,,b"}), HasSubstr("--metrics \"a,,b\""));
   EXPECT_THAT(Refusal({"bench", "-m", "a,"}), HasSubstr("--metrics \"a,\""));
   EXPECT_THAT(Refusal({"bench", "--lengths", "1", "--lengths", "2,,3"}), HasSubstr("--lengths \"2,,3\""));
+}
+
+TEST_F(Lists, AreNotReadInAnotherOptionsValueThatBeginsAsAnOptionDoes) {
+  for (const char* text : {"--metrics=a,,b", "-m=a,,b", "--metrics"}) {
+    const std::vector<const char*> arguments = {"bench", "--text", text, "a,,b.h5"};
+    EXPECT_EQ(Refusal(arguments), "") << text;
+    app_.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
+    EXPECT_EQ(text_, text) << "as CLI11 reads it";
+  }
+  EXPECT_THAT(Refusal({"bench", "--quiet", "--metrics=a,,b"}), HasSubstr("--metrics \"a,,b\"")) << "a flag has none";
 }
 
 TEST_F(Lists, TakeOneArgumentAndLeaveTheNextToTheTrace) {

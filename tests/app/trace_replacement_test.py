@@ -15,7 +15,8 @@ import tempfile
 import unittest
 
 import command_line
-from command_line import HEADSCOPE, MODEL, run
+import forked_starts
+from command_line import HEADSCOPE, MODEL, PATIENCE, run
 
 FAILING_CALLS = sys.argv[3]
 TEXT = "The quick brown fox jumps over the lazy dog."
@@ -43,9 +44,8 @@ class Replacement(unittest.TestCase):
 
     def export(self, room, new, **settings):
         force = ["--force"] if any(room.iterdir()) else []
-        environment = {**os.environ, "LD_PRELOAD": FAILING_CALLS, "HEADSCOPE_FAILING_CALLS": "names", **settings}
-        command = [HEADSCOPE, "export", self.scratch / "new.h5", "--files", str(new), "-o", room / "out.h5", "--quiet", *force]
-        return subprocess.run(command, env=environment, capture_output=True, text=True)
+        command = ["export", self.scratch / "new.h5", "--files", str(new), "-o", room / "out.h5", "--quiet", *force]
+        return forked_starts.run(HEADSCOPE, command, 60 * PATIENCE, settings={"HEADSCOPE_FAILING_CALLS": "names", **settings}, before=(FAILING_CALLS,))
 
     def calls(self, old, new):
         if (old, new) not in self.counted:
@@ -69,7 +69,7 @@ class Replacement(unittest.TestCase):
 
     def layers(self, path):
         """Of a trace that opens; None of what is refused."""
-        done = subprocess.run([HEADSCOPE, "info", "--json", path], capture_output=True, text=True)
+        done = forked_starts.run(HEADSCOPE, ["info", "--json", path], 60 * PATIENCE)
         return json.loads(done.stdout)["layers"] if done.returncode == 0 else None
 
     CASES = ((0, 3), (3, 3), (2, 3), (3, 2), (1, 3), (3, 1))
@@ -127,7 +127,7 @@ class Replacement(unittest.TestCase):
                     found = [self.layers(room / name) for name in ("out.h5", "out.replaced.h5")]
                     self.assertTrue([1, 4, 6] in found or found[0] == [0, 2, 5, 8], (found, self.names(room)))
                     if found == [None, [1, 4, 6]]:  # files of both under one name
-                        refused = subprocess.run([HEADSCOPE, "info", room / "out.h5"], capture_output=True, text=True)
+                        refused = forked_starts.run(HEADSCOPE, ["info", room / "out.h5"], 60 * PATIENCE)
                         self.assertEqual(refused.returncode, 3)
                         self.assertTrue("out.replaced.h5" in refused.stderr or "may be the trace of" in refused.stderr, refused.stderr)
                     shutil.rmtree(room)

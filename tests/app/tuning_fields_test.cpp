@@ -2,6 +2,7 @@
 // What files say of a tuned head: one list for the writers and the readers.
 #include "choices/tuning_fields.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -76,6 +77,34 @@ TEST_F(TuningFieldsTest, TheReaderTakesATraceOfAnyName) {
   EXPECT_NE(csv.find(",\"/traces/a, \"\"b\"\".h5; /traces/c.h5\","), std::string::npos) << csv;
   std::ofstream(Path("t.csv")) << csv;
   EXPECT_EQ(ReadHeadSettings(Path("t.csv")).front().heads.at({1, 2}).values, tuning_.heads.front().found.values);
+}
+
+// A spreadsheet pads all lines to the widest one that was ever filled.
+TEST_F(TuningFieldsTest, TheReaderPassesOverASpreadsheetsEmptyLinesAndColumns) {
+  const auto read = [&](const std::string& csv) {
+    std::ofstream(Path("t.csv")) << csv;
+    return ReadHeadSettings(Path("t.csv")).front().heads;
+  };
+  const auto refusal = [&](const std::string& csv) -> std::string {
+    try {
+      read(csv);
+    } catch (const BadInputError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  const HeadSettings plain = read("layer,head,method,n_sink\n1,2,a-shape,3\n");
+  ASSERT_EQ(plain.size(), 1U);
+  EXPECT_EQ(read(",,,\nlayer,head,method,n_sink\n,,,\n1,2,a-shape,3\n,,,\n"), plain);
+  EXPECT_EQ(read("layer,head,method,n_sink,,\n1,2,a-shape,3,,\n,,,,,\n"), plain);
+  EXPECT_EQ(refusal("layer,head,method,n_sink,,\n1,2,a-shape,3,,\n1,3,a-shape,3,,7\n"),
+            Path("t.csv") +
+                ": heads[1]: \"7\" is in column 6, which has no name; name that column in the first line, "
+                "or empty the cell");
+  EXPECT_THAT(refusal("layer,head,method,n_sink,,\n1,2,a-shape,3\n"),
+              ::testing::HasSubstr("it has 4 cells, and the first line 6"));
+  EXPECT_THAT(refusal("layer,head,,method,,n_sink\n1,2,,a-shape,,3\n"),
+              ::testing::HasSubstr("it has two columns \"\""));
 }
 
 TEST_F(TuningFieldsTest, FilesSayWhichGpu) {

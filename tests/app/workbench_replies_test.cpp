@@ -403,6 +403,33 @@ TEST_F(OtherModelsFilesTest, AMethodOfAFileRunsOnTracesOfItsModelAlone) {
               refused);
 }
 
+// A mask of rows that methods do not take would be one of other rows: nothing is written.
+TEST_F(OtherModelsFilesTest, NoMaskIsExportedInBlocksOrBetweenGaps) {
+  const kernels::MethodSpec& method = bench_->methods().front();
+  const auto answer = [&](const std::string& name) {
+    return AnswerTo<std::string>([&](auto done, auto failed) {
+      bench_->ExportMask(head_, method.name, kernels::ParameterValues(method), folder_.File(name), done, failed);
+    });
+  };
+  const auto is_there = [&](const std::string& name) { return std::ifstream(folder_.File(name)).good(); };
+  EXPECT_EQ(answer("mask.h5"), "done");
+  EXPECT_TRUE(is_there("mask.h5"));
+
+  data::TraceLayout layout = data::testing::SmallLayout(ElementType::kFloat32, kSquareTokens);
+  layout.row_selection = "all";
+  layout.facts.front().chunk = 64;  // head_'s
+  Open("chunked.h5", layout);
+  EXPECT_THAT(answer("chunked_mask.h5"), HasSubstr("attends in chunks of 64 tokens, which methods do not support"));
+  EXPECT_FALSE(is_there("chunked_mask.h5"));
+
+  layout = data::testing::SmallLayout(ElementType::kFloat32, kSquareTokens);
+  layout.row_selection = "every:2";
+  Open("gaps.h5", layout);
+  EXPECT_THAT(answer("gaps_mask.h5"),
+              HasSubstr("was recorded with gaps between its query rows (positions 0 to 298, 150 rows)"));
+  EXPECT_FALSE(is_there("gaps_mask.h5"));
+}
+
 TEST_F(OtherModelsFilesTest, AConfigurationOfMoreLayersIsRefused) {
   const auto of_layers = [&](int layers) {
     std::string text;
