@@ -21,6 +21,7 @@
 #include "capture/capture.h"
 #include "data/trace_files.h"
 #include "model/model_session.h"
+#include "one_capture.h"
 #include "plain_writes.h"
 #include "sparse_model/method_attention.h"
 #include "sparse_model/own_dense.h"
@@ -121,17 +122,22 @@ void RunCapture(const Arguments& arguments) {
   request.attention = attention.get();
   if (arguments.chunk > 0) request.chunk_tokens = arguments.chunk;
   request.tokens = Prompt(arguments.tokens, model::ReadCheckpointSummary(arguments.model_dir, false).vocabulary_size);
-  // A capture's own seconds leave out loading, which a prompt of few tokens stands for in the processor time.
-  capture::CaptureRequest loading = request;
-  loading.tokens.resize(32);
-  loading.decode_tokens = 0;
-  capture::Capture(loading, {}, {});  // the first pass of a process begins its threads
-  const Stopwatch loaded;
-  capture::Capture(loading, {}, {});
-  const double loading_processors = loaded.Processors();
+  // Of one model, as what runs alone is: the first pass of a process begins its threads, and a model's own first pass
+  // takes memory that later ones find.
+  capture::ModelInUse in_use;
+  capture::PlanWith(request, &in_use);
+  capture::CaptureRequest few = request;
+  few.tokens.resize(32);
+  few.decode_tokens = std::min<decltype(few.decode_tokens)>(2, request.decode_tokens);
+  capture::CaptureWith(few, &in_use, {}, {});
+  // A capture's own seconds leave out its files' beginning and end, which a prompt of few tokens stands for in the
+  // processor time.
+  const Stopwatch opened;
+  capture::CaptureWith(few, &in_use, {}, {});
+  const double loading_processors = opened.Processors();
   for (int i = 0; i < arguments.repeat; ++i) {
     const Stopwatch begun;
-    const capture::CaptureResult result = capture::Capture(request, {}, {});
+    const capture::CaptureResult result = capture::CaptureWith(request, &in_use, {}, {});
     std::printf("{\"whole\": %.6f, \"whole_cpu\": %.6f, \"bytes\": %lld", result.seconds,
                 begun.Processors() - loading_processors, static_cast<long long>(result.bytes));
     if (!arguments.disk.empty()) {
