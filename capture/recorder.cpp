@@ -9,12 +9,17 @@
 #include <stdexcept>
 #include <utility>
 
+#include "base/host_memory.h"
 #include "capture/capture.h"
 
 namespace headscope::capture {
 namespace {
 
-constexpr int64_t kMaxQueuedBytes = 64 << 20;
+// What may wait to be written, of all files. A GPU makes in milliseconds what a disk takes tenths of a second for: what
+// waits for the disk while the next steps run adds nothing to them.
+constexpr int64_t kQueuedBytesOfFile = 64 << 20;
+constexpr int64_t kMostQueuedFromGpu = int64_t{1} << 30;
+constexpr int64_t kShareOfHostFromGpu = 16;            // of the free memory, one in so many
 constexpr int64_t kProgramBytes = int64_t{160} << 20;  // measured, with LibTorch
 constexpr std::chrono::seconds kBetweenFlushes{1};
 
@@ -157,13 +162,18 @@ void WriterThread::Run() {
   }
 }
 
-int64_t RecorderBytes(const CapturePlan& plan) {
-  return kProgramBytes + std::min(plan.bytes, kMaxQueuedBytes * plan.num_files) +
+int64_t MostQueuedBytes(bool from_gpu, int32_t num_files) {
+  const int64_t from_cpu = kQueuedBytesOfFile * num_files;
+  return from_gpu ? std::max(from_cpu, std::min(kMostQueuedFromGpu, FreeHostBytes() / kShareOfHostFromGpu)) : from_cpu;
+}
+
+int64_t RecorderBytes(const CapturePlan& plan, bool from_gpu) {
+  return kProgramBytes + std::min(plan.bytes, MostQueuedBytes(from_gpu, plan.num_files)) +
          data::OpenChunkBytesOfFiles(plan.layout, plan.num_rows, plan.num_files);
 }
 
 Recorder::Recorder(data::TraceFilesWriter* writer, const data::TraceLayout& layout, const RowSelection& rows,
-                   int64_t prompt_tokens, std::function<void()> readable)
+                   int64_t prompt_tokens, bool from_gpu, std::function<void()> readable)
     : writer_(writer),
       layout_(layout),
       rows_(rows),
@@ -172,8 +182,9 @@ Recorder::Recorder(data::TraceFilesWriter* writer, const data::TraceLayout& layo
       tokens_flushed_(static_cast<size_t>(writer->num_files())),
       readable_(std::move(readable)),
       last_flush_(std::chrono::steady_clock::now()) {
+  const int64_t of_file = MostQueuedBytes(from_gpu, writer->num_files()) / writer->num_files();
   for (int32_t file = 0; file < writer->num_files(); ++file)
-    threads_.push_back(std::make_unique<WriterThread>(kMaxQueuedBytes));
+    threads_.push_back(std::make_unique<WriterThread>(of_file));
   for (size_t slot = 0; slot < layout.layers.size(); ++slot)
     slots_[static_cast<size_t>(layout.layers[slot])] = static_cast<int32_t>(slot);
 }

@@ -74,12 +74,15 @@ class CopyPool {
   std::vector<std::unique_ptr<LayerCopy>> free_;
 };
 
+// How many bytes may wait to be written, of all files together. from_gpu: some layer runs there.
+int64_t MostQueuedBytes(bool from_gpu, int32_t num_files);
+
 class Recorder : public model::HeadSink {
  public:
   // `writer` outlives the recorder. Numbers are stored in layout.encoding, which must hold them exactly. `readable`:
   // called on a writer's thread as soon as every file has a readable token, maybe more than once; must not throw.
   Recorder(data::TraceFilesWriter* writer, const data::TraceLayout& layout, const RowSelection& rows,
-           int64_t prompt_tokens, std::function<void()> readable = {});
+           int64_t prompt_tokens, bool from_gpu, std::function<void()> readable = {});
   // Announces the next pass and its tokens; Take follows for every layer.
   void BeginPass(std::vector<data::TokenRecord> tokens);
   // Instead of EndPass(), of a pass that was stopped: it counts only if every recorded layer is there.

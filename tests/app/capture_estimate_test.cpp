@@ -25,7 +25,7 @@ ui::CaptureEstimate EstimateOn(std::vector<Device> layers, const Device& asked =
   plan.placement.layers = std::move(layers);
   ui::CaptureEstimate estimate;
   SetCost(plan, asked, 1'000'000, 3, &estimate);
-  if (!estimate.on_gpu) estimate.memory_bytes -= capture::RecorderBytes(plan);
+  if (!estimate.on_gpu) estimate.memory_bytes -= capture::RecorderBytes(plan, IsSpread(plan.placement.layers));
   return estimate;
 }
 

@@ -175,7 +175,7 @@ TEST_P(RecorderRoundTrip, ReaderGivesTheBytesThatTheModelHandedOver) {
   const data::TraceLayout layout = LayoutOf(GetParam(), *model);
   const RowSelection rows(GetParam().rows);
   data::TraceFilesWriter writer(path, layout, GetParam().num_files, false);
-  Recorder recorder(&writer, layout, rows, kPromptTokens);
+  Recorder recorder(&writer, layout, rows, kPromptTokens, /*from_gpu=*/false);
   Tee tee(model->config(), &recorder, GetParam().by_copies);
   std::vector<int32_t> tokens(kPromptTokens + kDecodeTokens);
   for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<int32_t>(i * 37 % 4096);
@@ -236,7 +236,7 @@ TEST(Recorder, ACopyThatFailsEndsTheRecording) {
   const auto model = model::OpenTransformer(ReferenceModel(), {ElementType::kFloat32, kCpu, kChunk, 2}, {});
   const data::TraceLayout layout = LayoutOf({ElementType::kFloat32, "all", {}, {}}, *model);
   data::TraceFilesWriter writer(folder.File("trace.h5"), layout, 1, false);
-  Recorder recorder(&writer, layout, RowSelection("all"), kPromptTokens);
+  Recorder recorder(&writer, layout, RowSelection("all"), kPromptTokens, /*from_gpu=*/false);
   recorder.BeginPass(std::vector<data::TokenRecord>(1));
   model::LayerHeads heads;
   heads.num_tokens = 1;
@@ -255,7 +255,7 @@ TEST(Recorder, CountsWhatEveryFileHasFlushed) {
   for (const bool spoiled : {true, false}) {
     data::TraceFilesWriter writer(path, layout, 2, /*overwrite=*/true);
     std::atomic<int> told = 0;
-    Recorder recorder(&writer, layout, RowSelection("all"), kPromptTokens, [&] { ++told; });
+    Recorder recorder(&writer, layout, RowSelection("all"), kPromptTokens, /*from_gpu=*/false, [&] { ++told; });
     const std::vector<int32_t> tokens(8, 5);
     recorder.BeginPass(std::vector<data::TokenRecord>(8));
     model->Rewind(0);
@@ -296,7 +296,7 @@ TEST(Recorder, APassThatIsAbandonedCountsInNoFile) {
   const auto model = model::OpenTransformer(ReferenceModel(), {ElementType::kFloat32, kCpu, kChunk, 2}, {});
   const data::TraceLayout layout = LayoutOf({ElementType::kFloat32, "all", {}, {}}, *model);
   data::TraceFilesWriter writer(folder.File("trace.h5"), layout, 3, /*overwrite=*/false);
-  Recorder recorder(&writer, layout, RowSelection("all"), kPromptTokens);
+  Recorder recorder(&writer, layout, RowSelection("all"), kPromptTokens, /*from_gpu=*/false);
   const std::vector<int32_t> tokens(8, 5);
   model->BeginPrompt(16);
   for (const bool abandoned : {false, true}) {

@@ -100,7 +100,7 @@ struct CapturePlan {
 
 // About what the process holds of a capture beside the model: the program with its libraries, what waits to be written,
 // as much as may wait where the disk is slow, and the writer's open chunks.
-int64_t RecorderBytes(const CapturePlan& plan);
+int64_t RecorderBytes(const CapturePlan& plan, bool from_gpu);
 
 // What a token adds to the trace in one layer, on average.
 int64_t LayerBytesOfToken(int64_t trace_bytes, const data::TraceLayout& layout);
