@@ -125,6 +125,7 @@ struct ChunkDriver {
     if (chunk != nullptr && chunk->values_ == buffer && chunk->size() == size) {
       chunk->descriptor_ = written.descriptor;
       chunk->place_ = static_cast<off_t>(address);
+      chunk->is_behind_end_ = address >= written.end_of_file;
       chunk->written_ = false;
     } else {
       if (!WriteAsked(file)) return FailedCall(H5E_WRITEERROR);
@@ -185,8 +186,9 @@ void UseChunkDriver(hid_t access) {
   Require(H5Pset_driver(access, driver, nullptr), "choosing the file driver");
 }
 
-StoredChunk::StoredChunk(const void* values, size_t bytes) : values_(values), bytes_(bytes) {
-  const uint32_t sum = Fletcher32(values, bytes);
+StoredChunk::StoredChunk(const void* values, size_t used, size_t bytes, const BegunChunk& before)
+    : values_(values), used_(used), bytes_(bytes), before_(before) {
+  const uint32_t sum = Fletcher32OfBegun(values, used, bytes);
   for (size_t i = 0; i < checksum_.size(); ++i) checksum_[i] = static_cast<char>(sum >> (8 * i));
 }
 
@@ -201,18 +203,40 @@ void StoredChunk::Write(const std::string& action) {
 }
 
 bool StoredChunk::WriteNow() {
-  size_t done = 0;
-  while (done < size()) {
-    const size_t of_values = std::min(done, bytes_), of_checksum = done - of_values;
-    // Written and not changed: what writev takes is not const.
-    iovec pieces[] = {{const_cast<char*>(static_cast<const char*>(values_)) + of_values, bytes_ - of_values},
-                      {checksum_.data() + of_checksum, checksum_.size() - of_checksum}};
-    const ssize_t written = pwritev(descriptor_, pieces, 2, place_ + static_cast<off_t>(done));
+  // Written and not changed: what writev takes is not const.
+  const auto values = [this](size_t from) {
+    return iovec{const_cast<char*>(static_cast<const char*>(values_)) + from, used_ - from};
+  };
+  const iovec sum{checksum_.data(), checksum_.size()};
+  const bool is_there = place_ == before_.place && before_.bytes <= used_;
+  // Room that is taken without being written reads as zeros. Where a file system cannot, or has none, they are written.
+  if (used_ < bytes_ &&
+      (is_there || (is_behind_end_ && fallocate(descriptor_, 0, place_, static_cast<off_t>(size())) == 0))) {
+    const size_t from = is_there ? before_.bytes : 0;
+    written_ = WriteAll({values(from)}, place_ + static_cast<off_t>(from)) &&
+               WriteAll({sum}, place_ + static_cast<off_t>(bytes_));
+    return written_;
+  }
+  std::vector<char> zeros(bytes_ - used_);
+  written_ = WriteAll({values(0), {zeros.data(), zeros.size()}, sum}, place_);
+  return written_;
+}
+
+bool StoredChunk::WriteAll(std::vector<iovec> pieces, off_t place) const {
+  for (size_t first = 0; first < pieces.size();) {
+    const ssize_t written = pwritev(descriptor_, pieces.data() + first, static_cast<int>(pieces.size() - first), place);
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) return false;
-    done += static_cast<size_t>(written);
+    place += written;
+    for (auto left = static_cast<size_t>(written); first < pieces.size(); ++first) {
+      iovec& piece = pieces[first];
+      const size_t taken = std::min(left, piece.iov_len);
+      piece.iov_base = static_cast<char*>(piece.iov_base) + taken;
+      piece.iov_len -= taken;
+      left -= taken;
+      if (piece.iov_len > 0) break;
+    }
   }
-  written_ = true;
   return true;
 }
 

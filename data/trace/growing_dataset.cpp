@@ -131,7 +131,7 @@ void GrowingDataset::Continue(hsize_t first_head, hsize_t num_heads, hsize_t fir
       chunk.items = item % shape_.chunk_items;
       const hsize_t taken = std::min(first + length - item, shape_.chunk_items - chunk.items);
       if (taken == shape_.chunk_items) {
-        WriteChunk(head, chunk.number, from);
+        WriteChunk(head, chunk.number, from, shape_.chunk_items, {});
       } else {
         if (chunk.bytes == nullptr && !spare_.empty()) {
           chunk.bytes = std::move(spare_.back());
@@ -143,7 +143,8 @@ void GrowingDataset::Continue(hsize_t first_head, hsize_t num_heads, hsize_t fir
         chunk.items += taken;
         chunk.is_written = chunk.items == shape_.chunk_items;
         if (chunk.is_written) {
-          WriteChunk(head, chunk.number, chunk.bytes.get());
+          WriteChunk(head, chunk.number, chunk.bytes.get(), shape_.chunk_items, {});
+          chunk.in_file = {};
           spare_.push_back(std::move(chunk.bytes));
         }
       }
@@ -153,7 +154,8 @@ void GrowingDataset::Continue(hsize_t first_head, hsize_t num_heads, hsize_t fir
   }
 }
 
-void GrowingDataset::WriteChunk(hsize_t head, hsize_t number, const char* values) {
+BegunChunk GrowingDataset::WriteChunk(hsize_t head, hsize_t number, const char* values, hsize_t items,
+                                      const BegunChunk& before) {
   std::vector<hsize_t> offset(shape_.extents.size());
   for (size_t axis = shape_.axis; axis-- > 0;) {
     offset[axis] = head % shape_.extents[axis];
@@ -161,7 +163,7 @@ void GrowingDataset::WriteChunk(hsize_t head, hsize_t number, const char* values
   }
   offset[shape_.axis] = number * shape_.chunk_items;
   const std::string action = "writing dataset " + name_;
-  StoredChunk chunk(values, shape_.chunk_items * item_bytes_);
+  StoredChunk chunk(values, items * item_bytes_, shape_.chunk_items * item_bytes_, before);
   {
     const Hdf5Lock lock;
     chunk.FindPlace(
@@ -171,6 +173,7 @@ void GrowingDataset::WriteChunk(hsize_t head, hsize_t number, const char* values
         action);
   }
   chunk.Write(action);
+  return chunk.begun();
 }
 
 void GrowingDataset::WriteBegunChunks() {
@@ -178,9 +181,7 @@ void GrowingDataset::WriteBegunChunks() {
     OpenChunk& chunk = open_[head];
     if (chunk.is_written) continue;
     // What is not there yet is read as zeros, as of a chunk that HDF5 began.
-    const hsize_t used = chunk.items * item_bytes_;
-    std::memset(chunk.bytes.get() + used, 0, shape_.chunk_items * item_bytes_ - used);
-    WriteChunk(head, chunk.number, chunk.bytes.get());
+    chunk.in_file = WriteChunk(head, chunk.number, chunk.bytes.get(), chunk.items, chunk.in_file);
     chunk.is_written = true;
   }
 }

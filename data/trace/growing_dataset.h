@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "trace/chunk_driver.h"
 #include "trace/hdf5_handle.h"
 
 namespace headscope::data {
@@ -68,8 +69,10 @@ class GrowingDataset {
     hsize_t number = 0;             // of the head's chunks
     hsize_t items = 0;              // that are there
     bool is_written = true;         // as it is
+    BegunChunk in_file;
   };
-  void WriteChunk(hsize_t head, hsize_t number, const char* values);
+  // `items`: that are there; the others are zeros. Returns what the file has of it then, which was `before`.
+  BegunChunk WriteChunk(hsize_t head, hsize_t number, const char* values, hsize_t items, const BegunChunk& before);
   std::vector<OpenChunk> open_;  // of each head; empty: HDF5 keeps them
   // What full chunks left for the next: new memory takes longer to be had than chunks to be put together.
   std::vector<std::unique_ptr<char[]>> spare_;

@@ -15,7 +15,6 @@
 #include "base/stopwatch.h"
 #include "compare/model_window.h"
 #include "head_pair.h"
-#include "kernels/cuda_prefill_selection.h"
 #include "kernels/cuda_select.h"
 #include "kernels/method.h"
 #include "support/gpu.h"
@@ -157,8 +156,9 @@ TEST(LiveOnGpuTimes, AStepAt32KTakesLessThanAFrame) {
     if (kernels::FindCudaSelector(*method) == nullptr) continue;
     SCOPED_TRACE(method->spec().name);
     const kernels::ParameterValues values(method->spec());
-    kernels::CudaSelectPlan plan;
-    const kernels::Status planned = kernels::PlanCudaSelection(*method, there, /*window=*/0, values, &plan);
+    kernels::CudaSelectSizes sizes;
+    const kernels::Status planned =
+        kernels::SelectCudaBufferSizes(*kernels::FindCudaSelector(*method), there, values, &sizes);
     const bool selects_there = planned.code() != kernels::StatusCode::kUnsupported;  // not every form of every method
     ASSERT_TRUE(planned.ok() || !selects_there) << planned.message();
     std::vector<double> masks, errors, times;
@@ -181,7 +181,9 @@ TEST(LiveOnGpuTimes, AStepAt32KTakesLessThanAFrame) {
     std::cout << method->spec().name << " keeps " << 100 * kept << " %: the mask after " << Median(masks)
               << " ms, errors after " << Median(errors) << ", times after " << Median(times)
               << (selects_there ? "" : ", selected by the CPU") << '\n';
-    if (selects_there) EXPECT_LE(Median(errors), kFrameMs);
+    if (selects_there) {
+      EXPECT_LE(Median(errors), kFrameMs);
+    }
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 
 #include <cerrno>
 #include <chrono>
@@ -125,6 +126,38 @@ TEST(ChunkDriver, ChunkIsWrittenByItsOwnerAndReadByHdf5) {
   }
   EXPECT_FALSE(file.Holds(first)) << "a chunk that is written again stays where it is";
   EXPECT_EQ(file.Read(0), second);
+}
+
+// Zeros behind it are not written where they are, and are where something else was.
+TEST(ChunkDriver, ChunkThatHasBegunIsReadWithZerosBehind) {
+  const testing::ScratchFolder folder;
+  const FileOfChunks file(folder.File("f.h5"));
+  const std::string before = RandomBytes(1), text = RandomBytes(2);
+  const auto begun = [&](size_t used) { return text.substr(0, used) + std::string(FileOfChunks::kBytes - used, '\0'); };
+  const auto write = [&](hsize_t number, size_t used, const BegunChunk& known) {
+    const std::string there = text.substr(0, used);  // no byte more: nothing behind it is read
+    StoredChunk chunk(there.data(), used, FileOfChunks::kBytes, known);
+    file.Find(&chunk, number);
+    chunk.Write("writing");
+    EXPECT_EQ(file.Read(number), begun(used)) << used;
+    return chunk.begun();
+  };
+  StoredChunk whole(before.data(), before.size());
+  file.Find(&whole, 3);
+  whole.Write("writing");
+  EXPECT_EQ(write(3, 100, {}).place, whole.begun().place);
+  EXPECT_FALSE(file.Holds(before.substr(200)));
+  BegunChunk begun_6;
+  for (const size_t used : {0, 2, 100, 100, 2048, 4094, 4096}) begun_6 = write(6, used, begun_6);
+  EXPECT_EQ(begun_6.bytes, 4096u);
+  // Of another chunk, or longer than this one: not what is there.
+  write(3, 50, begun_6);
+  const BegunChunk begun_3 = write(3, 3000, {});
+  write(3, 2000, begun_3);
+  // Room is taken for all of it: a reader takes a file with holes for one that brings more than it has.
+  struct stat on_disk {};
+  ASSERT_EQ(::stat(folder.File("f.h5").c_str(), &on_disk), 0);
+  EXPECT_GE(int64_t{on_disk.st_blocks} * 512, 2 * static_cast<int64_t>(FileOfChunks::kBytes));
 }
 
 TEST(ChunkDriver, FilesAreThoseThatHdf5WritesAlone) {
@@ -288,7 +321,23 @@ TEST(Fletcher32, EveryWayToComputeItIsTheDefinition) {
   for (const Fletcher32Function function : Fletcher32Functions()) {
     for (const std::string& text : texts) {
       const auto* const data = reinterpret_cast<const unsigned char*>(text.data());
-      ASSERT_EQ(function(data, text.size()), SumWordByWord(text)) << text.size() << " bytes";
+      ASSERT_EQ(function(data, text.size(), text.size()), SumWordByWord(text)) << text.size() << " bytes";
+    }
+  }
+}
+
+TEST(Fletcher32, OfAChunkThatHasBegunIsThatOfTheZerosBehind) {
+  const std::string text = RandomBytes(7, 6000), ones(6000, '\xff');
+  for (const Fletcher32Function function : Fletcher32Functions()) {
+    for (const std::string& all : {text, ones}) {
+      for (const size_t used : {0, 2, 100, 718, 720, 722, 1440, 5000, 5998}) {
+        for (const size_t bytes : {used, used + 1, used + 2, used + 717, used + 720, used + 30001}) {
+          std::string padded = all.substr(0, used);
+          padded.resize(bytes, '\0');
+          ASSERT_EQ(function(reinterpret_cast<const unsigned char*>(all.data()), used, bytes), SumWordByWord(padded))
+              << used << " of " << bytes << " bytes";
+        }
+      }
     }
   }
 }
