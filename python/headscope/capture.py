@@ -146,13 +146,19 @@ def _load(options, torch, transformers, device):
 def _tokenizer(options, transformers, own_code):
     """None for a prompt of ids whose model has no tokenizer that can be read, which is said."""
     try:
-        return transformers.AutoTokenizer.from_pretrained(options.model, **own_code)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(options.model, **own_code)
+        # Of many families transformers makes one of names alone where there is no file, by which a text has no tokens, or unknown ones.
+        names = {str(token.content) for token in getattr(tokenizer, "added_tokens_decoder", {}).values()}
+        if set(tokenizer.get_vocab()) - names:
+            return tokenizer
+        problem = "its files are missing"
     except Exception as error:  # which is of any kind, the tokenizers library's own included
-        sentence = f"transformers cannot load the tokenizer ({' '.join(str(error).split())})"
-        if options.tokens is None:
-            raise BadInputError(f"{options.model}: {sentence}; name a checkpoint's folder with its tokenizer, or give the prompt as token ids with --tokens, which needs none") from None
-        print(f"token ids are recorded without their texts: {sentence}", file=sys.stderr)
-        return None
+        problem = " ".join(str(error).split())
+    sentence = f"transformers cannot load the tokenizer ({problem})"
+    if options.tokens is None:
+        raise BadInputError(f"{options.model}: {sentence}; name a checkpoint's folder with its tokenizer, or give the prompt as token ids with --tokens, which needs none")
+    print(f"token ids are recorded without their texts: {sentence}", file=sys.stderr)
+    return None
 
 
 def _one_line(sentence):

@@ -524,6 +524,19 @@ class CommandLine(cases.FolderCase):
         (model / "tokenizer.json").write_text('{"model": {"type": "NoSuchModel"}}')  # the tokenizers library's own exception
         self.refused(3, model, "--text", "a", "-o", self.folder / "none.h5", words=wanted)
 
+    def test_a_tokenizer_that_transformers_makes_up_is_none(self):
+        """Without its files it is one of names alone: a text was recorded as one token, or as unknown ones, and ids had the names of others."""
+        for name in ("gemma", "gpt2", "gpt_neox", "qwen2", "bert"):
+            with self.subTest(name):
+                model, output = self.folder / f"made-up-{name}", self.folder / f"made-up-{name}.h5"
+                made = families.make(name) if name in families.FAMILIES else cases.transformers.BertLMHeadModel(cases.transformers.BertConfig(**{**families.COMMON, "is_decoder": True}))
+                made.save_pretrained(model)
+                self.refused(3, model, "--text", "Hello there.", "-o", output, words=("transformers cannot load the tokenizer (its files are missing)", "or give the prompt as token ids with --tokens"))
+                code, _, said = captured(model, "--tokens", "0,1,2,3,4,5", "-o", output, "--quiet")
+                self.assertEqual((code, said), (0, "token ids are recorded without their texts: transformers cannot load the tokenizer (its files are missing)\n"))
+                with h5py.File(output) as file:
+                    self.assertEqual(file["tokens/text"].size, 0)
+
     def test_byte_order_mark_is_no_part_of_a_prompt(self):
         (self.folder / "marked.txt").write_bytes("Hello there.".encode("utf-8-sig"))
         for name, given in (("marked", ("--prompt", self.folder / "marked.txt")), ("text", ("--text", "Hello there."))):
