@@ -10,7 +10,6 @@ from headscope.errors import BadInputError, DeviceError, HeadscopeError, UsageEr
 from headscope.layout import POINTS
 
 INTERRUPTED = 130
-ATTENTION = "sdpa"
 
 
 def _options():
@@ -31,7 +30,7 @@ def _options():
     parser.add_argument("--record", help=f"beside q, k, v and lse: {', '.join(POINTS)}; several with commas between them")
     parser.add_argument("--decode", type=int, default=0, metavar="N", help="tokens to generate and record after the prompt (0)")
     parser.add_argument("--chunk", type=int, default=0, metavar="N", help="tokens per prefill step (0: the whole prompt)")
-    parser.add_argument("--attention", default=ATTENTION, help=f"transformers' attention that the model uses: sdpa, eager, flash_attention_2, .. ({ATTENTION})")
+    parser.add_argument("--attention", help="transformers' attention that the model uses: sdpa, eager, flash_attention_2, .. (transformers' choice: sdpa, of models that have none eager)")
     parser.add_argument("--dtype", default="auto", choices=("auto", "fp32", "bf16", "fp16"), help="of weights and values (auto: the checkpoint's)")
     parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N (cpu)")
     parser.add_argument("--latent", action="store_true", help="MLA alone: record the compressed keys instead of the decompressed heads")
@@ -127,6 +126,11 @@ def _refuse_adapter(folder):
     )
 
 
+def _lacks_memory(error):
+    """Python's own, torch's of a GPU, and torch's of a CPU, which is told by its words alone."""
+    return isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in str(error)
+
+
 def _load(options, torch, transformers, device):
     _refuse_adapter(options.model)
     dtype = {"auto": "auto", "fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[options.dtype]
@@ -136,9 +140,11 @@ def _load(options, torch, transformers, device):
         transformers.AutoConfig.from_pretrained(options.model, **own_code)  # what is no model's folder has no tokenizer either
         tokenizer = _tokenizer(options, transformers, own_code)
         model = transformers.AutoModelForCausalLM.from_pretrained(options.model, dtype=dtype, attn_implementation=options.attention, **own_code)
-    except (OSError, ValueError, ImportError, KeyError) as error:
-        sentence = " ".join(str(error).split())
-        choice = "" if options.attention == ATTENTION else f", or leave out --attention {options.attention}"
+    except Exception as error:  # of any kind: what a configuration says is looked at by each family's own code
+        if isinstance(error, HeadscopeError) or _lacks_memory(error):
+            raise
+        sentence = " ".join(str(error).split()) or type(error).__name__
+        choice = f", or leave out --attention {options.attention}" if options.attention else ""
         raise BadInputError(f"{options.model}: transformers cannot load it ({sentence}); name a checkpoint's folder{choice}") from None
     return tokenizer, model.to(device).eval()
 
@@ -239,12 +245,14 @@ def main(arguments=None):
     except HeadscopeError as error:
         print(f"headscope: {_one_line(str(error))}", file=sys.stderr)
         return error.exit_code
-    except MemoryError:
-        print("headscope: the memory is used up; close other programs, or record fewer heads or tokens", file=sys.stderr)
-        return DeviceError.exit_code
     except KeyboardInterrupt:
         print("headscope: interrupted; no token was recorded", file=sys.stderr)
         return INTERRUPTED
+    except Exception as error:
+        if not _lacks_memory(error):
+            raise
+        print("headscope: the memory is used up; close other programs, or record fewer heads or tokens", file=sys.stderr)
+        return DeviceError.exit_code
 
 
 if __name__ == "__main__":

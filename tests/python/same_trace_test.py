@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import time
+import unittest.mock
 
 import cases
 import families
@@ -523,6 +524,33 @@ class CommandLine(cases.FolderCase):
         self.refused(3, model, "--text", "a", "-o", self.folder / "none.h5", words=wanted)
         (model / "tokenizer.json").write_text('{"model": {"type": "NoSuchModel"}}')  # the tokenizers library's own exception
         self.refused(3, model, "--text", "a", "-o", self.folder / "none.h5", words=wanted)
+
+    def test_models_without_sdpa_are_recorded_as_they_are(self):
+        """transformers has none of capped scores and of sinks, and what was asked for by default ended in a refusal."""
+        for name in ("gemma2", "gpt_oss"):
+            with self.subTest(name):
+                model, output = self.folder / f"eager-{name}", self.folder / f"eager-{name}.h5"
+                families.make(name).save_pretrained(model)
+                shutil.copy(MODEL / "tokenizer.json", model)
+                self.assertEqual(captured(model, "--tokens", "5,6,7,8,9", "-o", output, "--quiet"), (0, f"{output}\n", ""))
+                with headscope.open(output) as trace:
+                    self.assertEqual((trace.layers, trace.num_tokens), ([0, 1], 5))
+                self.refused(3, model, "--tokens", "5", "--attention", "sdpa", "-o", self.folder / "none.h5", words=("or leave out --attention sdpa",))
+
+    def test_what_a_family_cannot_read_is_a_sentence(self):
+        """Of a pattern in letters transformers takes a remainder, which ended in a traceback."""
+        model = self.folder / "letters"
+        families.make("exaone4").save_pretrained(model)
+        config = json.loads((model / "config.json").read_text())
+        del config["layer_types"]
+        (model / "config.json").write_text(json.dumps(config | {"sliding_window_pattern": "LG"}))
+        self.refused(3, model, "--tokens", "5", "-o", self.folder / "none.h5", words=(str(model), "transformers cannot load it"))
+
+    def test_memory_that_is_missing_is_four(self):
+        kinds = (MemoryError(), RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes"), torch.OutOfMemoryError("CUDA out of memory"))
+        for error in kinds:
+            with self.subTest(error), unittest.mock.patch.object(cases.transformers.AutoModelForCausalLM, "from_pretrained", side_effect=error):
+                self.refused(4, MODEL, "--text", "a", "-o", self.folder / "none.h5", words=("the memory is used up",))
 
     def test_a_tokenizer_that_transformers_makes_up_is_none(self):
         """Without its files it is one of names alone: a text was recorded as one token, or as unknown ones, and ids had the names of others."""
