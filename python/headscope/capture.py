@@ -137,9 +137,11 @@ def _load(options, torch, transformers, device):
     # A checkpoint's own code is not run, and nobody is asked on the terminal whether it may be: record() takes a model that was loaded by hand.
     own_code = {"trust_remote_code": False}
     try:
-        transformers.AutoConfig.from_pretrained(options.model, **own_code)  # what is no model's folder has no tokenizer either
+        config = transformers.AutoConfig.from_pretrained(options.model, **own_code)  # what is no model's folder has no tokenizer either
         tokenizer = _tokenizer(options, transformers, own_code)
-        model = transformers.AutoModelForCausalLM.from_pretrained(options.model, dtype=dtype, attn_implementation=options.attention, **own_code)
+        kinds = (transformers.AutoModelForCausalLM, transformers.AutoModelForImageTextToText)  # the latter get text alone
+        loader = next((kind for kind in kinds if type(config) in kind._model_mapping), kinds[0])
+        model = loader.from_pretrained(options.model, dtype=dtype, attn_implementation=options.attention, **own_code)
     except Exception as error:  # of any kind: what a configuration says is looked at by each family's own code
         if isinstance(error, HeadscopeError) or _lacks_memory(error):
             raise

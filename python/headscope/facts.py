@@ -229,6 +229,9 @@ def _set_rope(facts, config, call, rotary, turned):
     facts.rope_convention = 2 if call.pairs_apart or _interleaved(config, call) else 1
     kind = getattr(call.module, "rope_layer_type", layer_type(config, call.layer))
     rope, facts.rope_theta = _rope_parameters(config, call, kind)
+    frequencies = getattr(rotary, "original_inv_freq", None)
+    if rope.get("alpha") and torch.is_tensor(frequencies) and len(frequencies) > 1:  # HunYuan's: theta is a larger one, whatever the length
+        facts.rope_theta = float(frequencies[1].double() ** -len(frequencies))
     scaling = getattr(rotary, f"{kind}_attention_scaling", getattr(rotary, "attention_scaling", 1.0))
     facts.rope_attention_factor = float(scaling) if isinstance(scaling, (int, float)) else 1.0
     if (nope := getattr(call.module, "qk_nope_head_dim", None)) is not None:  # MLA: the last components turn

@@ -103,6 +103,7 @@ FAMILIES = {
 OTHERS = {
     "beam": ("beam", EXPERTS | dict(sliding_window=6, layer_types=SLIDING)),
     "flint": ("flint", EXPERTS | dict(sliding_window=6, layer_types=SLIDING)),
+    "hunyuan_v1_dense_alpha": ("hunyuan_v1_dense", dict(rope_parameters=dict(rope_type="dynamic", rope_theta=10000.0, alpha=50.0, factor=1.0))),
     "granite_swa": ("granite_swa", dict(layer_rope_theta=[5e5, 0])),
     "diffllama": ("diffllama", {}),
     "deepseek_v4": ("deepseek_v4", EXPERTS | dict(head_dim=16, qk_rope_head_dim=4, q_lora_rank=16, o_lora_rank=16, o_groups=2, sliding_window=8)),

@@ -147,6 +147,7 @@ class Facts(cases.FolderCase):
         "minimax_m2": dict(norm=[4, 4], rope_dims=[4, 4]),
         "gemma3n_text": dict(kv_layer=[-1, -1, 0, 1], softmax_scale=[1.0] * 4),
         "nanochat": dict(norm=[3, 3], rope_convention=[1, 1]),
+        "hunyuan_v1_dense_alpha": dict(rope_theta=[1e4 * 50 ** (8 / 6)] * 2, rope_convention=[1, 1]),
         "hy_v4": dict(head_dim=[12, 12], v_head_dim=[10, 10], rope_first_dim=[8, 8], rope_dims=[4, 4], output_gate=[2, 2], selection_sets=[1, 0], selection_layer=[-1, 0]),
         "glm_moe_dsa": dict(selection_sets=[1, 0], selection_ids=[5, 0], selection_layer=[-1, 0]),
     }

@@ -60,6 +60,21 @@ class Ways(RecordingCase):
                     with h5py.File(path) as file:
                         self.assertEqual(list(file["tokens/phase"][:]), [0] * 9 + [1] * (NUM_TOKENS - 10))
 
+    def test_generation_where_layers_share_keys(self):
+        """generate() has Gemma 4 run the layers that share an earlier one's keys for a prompt's last token alone, and the recording was refused."""
+        for cache in ({}, {"cache_implementation": "static", "disable_compile": True}):
+            for implementation in ("sdpa", "eager"):
+                model = families.make("gemma4_text", implementation, num_hidden_layers=4, layer_types=families.SLIDING * 2, num_kv_shared_layers=2, hidden_size_per_layer_input=8)
+                with self.subTest(f"{implementation} {cache}"):
+                    path = self.folder / "shared.h5"
+                    output = self.generated(model, path, **cache)
+                    self.assertSame(path, self.whole(model, output[:, :-1]), 2e-5)
+                    with headscope.open(path) as trace:
+                        self.assertEqual([trace.facts(layer).kv_layer for layer in trace.layers], [-1, -1, 0, 1])
+                    path.unlink()
+        with torch.no_grad(), headscope.record(model, self.folder / "kept.h5"):
+            self.assertEqual(model(IDS, logits_to_keep=3).logits.shape[1], 3)
+
     def test_generation_with_a_quantised_cache(self):
         """The trace has what attention got: keys of the prompt as projected, of decoded tokens as the cache gave them."""
         model, outputs = families.make("llama", "sdpa"), []

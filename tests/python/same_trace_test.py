@@ -537,6 +537,22 @@ class CommandLine(cases.FolderCase):
                     self.assertEqual((trace.layers, trace.num_tokens), ([0, 1], 5))
                 self.refused(3, model, "--tokens", "5", "--attention", "sdpa", "-o", self.folder / "none.h5", words=("or leave out --attention sdpa",))
 
+    def test_models_that_see_are_given_text(self):
+        """They are of another kind than transformers' language models, and were refused."""
+        model, traces = self.folder / "sees", [self.folder / f"sees-{program}.h5" for program in ("cpp", "python")]
+        text = families.COMMON | dict(head_dim=None, hidden_size=32, rope_parameters=dict(rope_type="default", rope_theta=1e4, mrope_section=[1, 1, 2]))
+        tower = dict(depth=1, embed_dim=16, hidden_size=32, num_heads=2)
+        torch.manual_seed(5)
+        cases.transformers.Qwen2VLForConditionalGeneration(cases.transformers.Qwen2VLConfig(text_config=text, vision_config=tower)).save_pretrained(model)
+        shutil.copy(MODEL / "tokenizer.json", model)
+        given = (model, "--tokens", "5,6,7,8,9", "--decode", "2", "--dtype", "fp32", "--quiet", "-o")
+        run("capture", *given, traces[0])
+        self.assertEqual(captured(*given, traces[1]), (0, f"{traces[1]}\n", ""))
+        with headscope.open(traces[0]) as one, headscope.open(traces[1]) as other:
+            self.assertEqual((other.layers, other.num_tokens), (one.layers, one.num_tokens))
+            for layer in one.layers:
+                np.testing.assert_allclose(other.q(layer, 3)[:], one.q(layer, 3)[:], rtol=2e-4, atol=5e-5)
+
     def test_what_a_family_cannot_read_is_a_sentence(self):
         """Of a pattern in letters transformers takes a remainder, which ended in a traceback."""
         model = self.folder / "letters"
