@@ -141,14 +141,25 @@ def _load(options, torch, transformers, device):
         tokenizer = _tokenizer(options, transformers, own_code)
         kinds = (transformers.AutoModelForCausalLM, transformers.AutoModelForImageTextToText)  # the latter get text alone
         loader = next((kind for kind in kinds if type(config) in kind._model_mapping), kinds[0])
-        model = loader.from_pretrained(options.model, dtype=dtype, attn_implementation=options.attention, **own_code)
+        model, loaded = loader.from_pretrained(options.model, dtype=dtype, attn_implementation=options.attention, output_loading_info=True, **own_code)
     except Exception as error:  # of any kind: what a configuration says is looked at by each family's own code
         if isinstance(error, HeadscopeError) or _lacks_memory(error):
             raise
         sentence = " ".join(str(error).split()) or type(error).__name__
         choice = f", or leave out --attention {options.attention}" if options.attention else ""
         raise BadInputError(f"{options.model}: transformers cannot load it ({sentence}); name a checkpoint's folder{choice}") from None
+    _refuse_made_up_weights(options, model, loaded["missing_keys"])
     return tokenizer, model.to(device).eval()
+
+
+def _refuse_made_up_weights(options, model, missing):
+    """transformers draws what a checkpoint lacks. Of what is not part of the layers, such as the head of a model that embeds, no token that is not generated sees anything."""
+    missing = sorted(name for name in missing if options.decode or name.startswith(f"{model.base_model_prefix}."))
+    if missing:
+        raise BadInputError(
+            f"{options.model}: lacks {len(missing)} of the model's weights, such as {missing[0]}, for which transformers would draw random numbers; "
+            "check model_type in config.json, fetch the folder again if a file of it is missing, or load the model by hand and use headscope.record"
+        )
 
 
 def _tokenizer(options, transformers, own_code):

@@ -17,6 +17,7 @@ import cases
 import families
 import h5py
 import numpy as np
+import safetensors.torch
 import torch
 from tokenizers import Tokenizer, models
 
@@ -561,6 +562,22 @@ class CommandLine(cases.FolderCase):
         del config["layer_types"]
         (model / "config.json").write_text(json.dumps(config | {"sliding_window_pattern": "LG"}))
         self.refused(3, model, "--tokens", "5", "-o", self.folder / "none.h5", words=(str(model), "transformers cannot load it"))
+
+    def test_weights_that_a_checkpoint_lacks_are_not_made_up(self):
+        """transformers draws them and warns, and the trace was one of random numbers."""
+        whole, model, output = self.folder / "all-weights", self.folder / "some-weights", self.folder / "some-weights.h5"
+        families.make("llama").save_pretrained(whole)
+        shutil.copy(MODEL / "tokenizer.json", whole)
+        shutil.copytree(whole, model)
+        given = (model, "--tokens", "5,6,7", "-o", output, "--force", "--quiet")
+        stored = safetensors.torch.load_file(whole / "model.safetensors")
+        key, head = "model.layers.1.self_attn.k_proj.weight", "lm_head.weight"
+        safetensors.torch.save_file({name: tensor for name, tensor in stored.items() if name != key}, model / "model.safetensors")
+        self.refused(3, *given, words=(str(model), "lacks 1 of the model's weights", key))
+        self.assertFalse(output.exists())
+        safetensors.torch.save_file({name: tensor for name, tensor in stored.items() if name != head}, model / "model.safetensors")
+        self.assertEqual(captured(*given), (0, f"{output}\n", ""))  # no token is generated
+        self.refused(3, *given, "--decode", "1", words=(head,))
 
     def test_memory_that_is_missing_is_four(self):
         kinds = (MemoryError(), RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes"), torch.OutOfMemoryError("CUDA out of memory"))
