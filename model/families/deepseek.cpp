@@ -55,7 +55,7 @@ void ReadLatentRopes(const JsonFields& root, ModelConfig* config) {
   config->ropes = {rope};
 }
 
-void ReadSharedExperts(const JsonFields& root, ModelConfig* config) {
+void ReadSharedExperts(const JsonFields& root, std::optional<double> absent_factor, ModelConfig* config) {
   ReadExperts(root, "n_routed_experts", "moe_intermediate_size", config);
   ExpertRules& experts = config->experts;
   if (root.Integer("moe_layer_freq", 1, INT32_MAX, 1) != 1)
@@ -65,7 +65,7 @@ void ReadSharedExperts(const JsonFields& root, ModelConfig* config) {
   if (shared > INT32_MAX) root.RefuseField("n_shared_experts", "gives an implausibly large MLP", "correct it");
   experts.shared_size = static_cast<int32_t>(shared);
   experts.wide_router = true;
-  experts.factor = root.Number("routed_scaling_factor", 1.0);
+  experts.factor = root.Number("routed_scaling_factor", absent_factor);
 }
 
 }  // namespace headscope::model

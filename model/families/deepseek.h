@@ -13,6 +13,13 @@
 
 namespace headscope::model {
 
+// What config.json means by not naming how experts are chosen: as the family's program has it, or nothing, where none
+// is known and the file must say.
+struct AbsentRouting {
+  std::optional<double> factor;         // of what experts give
+  std::optional<int64_t> groups, kept;  // of experts
+};
+
 constexpr Family DeepSeekLayout(std::string_view model_type) {
   Family row = LlamaLayout();
   row.model_type = model_type;
@@ -39,22 +46,23 @@ constexpr Family DeepSeekLayout(std::string_view model_type) {
 // Positions of the last components of q and k, and the layers' facts.
 void ReadLatentRopes(const JsonFields& root, ModelConfig* config);
 // Experts, but for how they are chosen.
-void ReadSharedExperts(const JsonFields& root, ModelConfig* config);
+void ReadSharedExperts(const JsonFields& root, std::optional<double> absent_factor, ModelConfig* config);
 // Which layers have experts: those after the first, `absent` where the file does not say how many those are, or as
 // later files name each of them.
 void ReadExpertLayers(const JsonFields& root, std::optional<int64_t> absent, std::vector<bool>* layers);
 // How experts are chosen by sigmoids, and the best groups of them.
-void ReadExpertGroups(const JsonFields& root, ModelConfig* config);
+void ReadExpertGroups(const JsonFields& root, const AbsentRouting& absent, ModelConfig* config);
 // Those of deepseek_v3 and what is read after it: experts that are chosen by sigmoids with a correction.
-void ReadSigmoidRouter(const JsonFields& root, ModelConfig* config);
+void ReadSigmoidRouter(const JsonFields& root, const AbsentRouting& absent, ModelConfig* config);
+// After transformers' DeepseekV3Config.
+constexpr AbsentRouting kRoutingOfDeepSeekV3 = {.factor = 2.5, .groups = 8, .kept = 4};
 
-// The whole row of deepseek_v3, and of what differs from it in name and numbers alone.
+// The row of deepseek_v3, but for its own keys, and of what differs from it in name and numbers alone.
 constexpr Family DeepSeekV3Layout(std::string_view model_type) {
   Family row = DeepSeekLayout(model_type);
   row.experts.correction = "mlp.gate.e_score_correction_bias";
   row.absent_max_positions = 4096;
   row.read_ropes = &ReadLatentRopes;
-  row.read = &ReadSigmoidRouter;
   return row;
 }
 

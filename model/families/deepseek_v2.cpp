@@ -7,7 +7,7 @@ namespace headscope::model {
 namespace {
 
 void Read(const JsonFields& root, ModelConfig* config) {
-  ReadSharedExperts(root, config);
+  ReadSharedExperts(root, 1.0, config);
   ExpertRules& experts = config->experts;
   if (root.Boolean("norm_topk_prob", false))
     root.RefuseUnsupported("norm_topk_prob", "true is not supported in this family");

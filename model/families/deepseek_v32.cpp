@@ -14,7 +14,7 @@ constexpr int64_t kMostDim = 4096;
 constexpr int64_t kMostSelected = 1 << 16;  // ids that a trace holds of a row
 
 void Read(const JsonFields& root, ModelConfig* config) {
-  ReadSigmoidRouter(root, config);
+  ReadSigmoidRouter(root, kRoutingOfDeepSeekV3, config);
   if (config->latent.q_rank == 0)
     root.RefuseField("q_lora_rank", "is null, and the index reads q's latent", "use a model that has one");
   if (root.Has("layer_types")) {

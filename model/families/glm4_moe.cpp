@@ -8,7 +8,7 @@ namespace headscope::model {
 namespace {
 
 void Read(const JsonFields& root, ModelConfig* config) {
-  ReadSigmoidRouter(root, config);
+  ReadSigmoidRouter(root, {.factor = 1.0, .groups = 1, .kept = 1}, config);
   config->ropes[0].interleaved = false;
   if (!root.Boolean("use_qk_norm", false)) return;
   for (AttentionLayer& layer : config->layers) layer.qk_norm = QkNorm::kEachHead;

@@ -7,6 +7,9 @@ namespace headscope::model {
 const Family& Glm4MoeLite() {
   static constexpr Family family = [] {
     Family row = DeepSeekV3Layout("glm4_moe_lite");
+    row.read = [](const JsonFields& root, ModelConfig* config) {
+      ReadSigmoidRouter(root, {.factor = 1.8, .groups = 1, .kept = 1}, config);
+    };
     row.absent_norm_eps = 1e-5;
     row.absent_max_positions = 202752;
     return row;

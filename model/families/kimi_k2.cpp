@@ -14,6 +14,9 @@ constexpr RankedForm kRankedTokens = {.split = PublishedSplit::kKimi, .in_slices
 const Family& KimiK2() {
   static constexpr Family family = [] {
     Family row = DeepSeekV3Layout("kimi_k2");
+    row.read = [](const JsonFields& root, ModelConfig* config) {
+      ReadSigmoidRouter(root, {.factor = {}, .groups = {}, .kept = {}}, config);
+    };
     row.ranked_tokens = &kRankedTokens;
     return row;
   }();

@@ -111,7 +111,7 @@ void Read(const JsonFields& root, ModelConfig* config) {
   ExpertRules& experts = config->experts;
   ReadExpertLayers(root, 1, &experts.layers);
   ReadMarks(root, "moe_layer_freq", "mlp_layer_types", &experts.layers);
-  ReadExpertGroups(root, config);
+  ReadExpertGroups(root, {.factor = {}, .groups = 1, .kept = 1}, config);
   experts.wide_router = true;
   experts.factor = root.IsNull("routed_scaling_factor") ? 1.0 : root.Number("routed_scaling_factor", 1.0);
   config->value_multiplier = root.IsNull("attention_value_scale") ? 1.0 : root.Number("attention_value_scale", 0.707);

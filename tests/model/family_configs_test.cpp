@@ -151,6 +151,8 @@ TEST(FamilyConfig, ReadsDeepSeeksIndex) {
                  {"num_experts_per_tok", 2},
                  {"moe_intermediate_size", 8},
                  {"n_shared_experts", 1},
+                 {"n_group", 1},
+                 {"topk_group", 1},
                  {"first_k_dense_replace", 1},
                  {"layer_types", {"indexed_attention", "indexed_attention"}}});
   const ModelConfig read = Parse(config);
@@ -167,6 +169,44 @@ TEST(FamilyConfig, ReadsDeepSeeksIndex) {
   EXPECT_THAT(RefusalWith("q_lora_rank", nullptr, config), HasSubstr("the index reads q's latent"));
   EXPECT_THAT(RefusalWith("layer_types", {"indexed_attention", "full_attention"}, config),
               HasSubstr("indexed_attention is"));
+}
+
+// Of a file that left these out another model ran than transformers': all experts in one group, which added less.
+TEST(FamilyConfig, FillsInHowEachFamilyChoosesExperts) {
+  struct Wanted {
+    const char* family;
+    double factor;
+    int32_t groups, kept;
+  };
+  for (const auto& [family, factor, groups, kept] :
+       {Wanted{"deepseek_v3", 2.5, 8, 4}, Wanted{"deepseek_v32", 2.5, 8, 4}, Wanted{"glm4_moe_lite", 1.8, 1, 1},
+        Wanted{"glm4_moe", 1, 1, 1}, Wanted{"mimo_v2_flash", 1, 1, 1}, Wanted{"kimi_k2", 0, 0, 0}}) {
+    json config = FamilyJson(family);
+    config.update({{"q_lora_rank", 16},
+                   {"kv_lora_rank", 16},
+                   {"qk_nope_head_dim", 8},
+                   {"qk_rope_head_dim", 8},
+                   {"v_head_dim", 8},
+                   {"n_routed_experts", 32},
+                   {"num_experts_per_tok", 2},
+                   {"moe_intermediate_size", 8},
+                   {"n_shared_experts", 1},
+                   {"first_k_dense_replace", 1}});
+    if (groups == 0) {  // transformers has no such family
+      EXPECT_THAT(RefusalWith("n_group", 1, config), HasSubstr("routed_scaling_factor: the field is missing"));
+      config["routed_scaling_factor"] = 2.8;
+      EXPECT_THAT(RefusalWith("topk_group", 1, config), HasSubstr("n_group: the field is missing"));
+      EXPECT_THAT(RefusalWith("n_group", 1, config), HasSubstr("topk_group: the field is missing"));
+      continue;
+    }
+    const ExpertRules read = Parse(config).experts;
+    EXPECT_EQ(read.factor, factor) << family;
+    EXPECT_EQ(read.num_groups, groups) << family;
+    EXPECT_EQ(read.kept_groups, kept) << family;
+    if (groups > 2) {
+      EXPECT_THAT(RefusalWith("n_group", 2, config), HasSubstr("topk_group: is missing"));
+    }
+  }
 }
 
 TEST(FamilyConfig, ReadsWhatWindowsChangeInMiMo) {
