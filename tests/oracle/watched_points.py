@@ -79,11 +79,8 @@ class WatchedPoints:
             for name, tensor in points.items():
                 self.taken[layer].setdefault(name, []).append(tensor.clone())
 
-    def write(self, file):
-        """fp32, layer by layer, the POINTS in their order, of the tokens of all passes."""
+    def tensors(self):
+        """By layer and point, in their order, of the tokens of all passes."""
         for handle in self.handles:
             handle.remove()
-        for layer in sorted(self.taken):
-            for name in POINTS:
-                passes = self.taken[layer][name]
-                file.write(torch.cat(passes, 0 if name == "residual" else 1).float().contiguous().numpy().tobytes())
+        return {layer: {name: torch.cat(points[name], 0 if name == "residual" else 1).float() for name in POINTS} for layer, points in self.taken.items()}
