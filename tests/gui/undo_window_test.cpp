@@ -149,6 +149,27 @@ TEST_F(UndoTest, WhatWasSetAtOnceBeforeIsTheStepBefore) {
   EXPECT_FALSE(steps->canRedo());
 }
 
+// A colour range is told behind the frame that shows it: Ctrl+Z in the same moment took back the step before.
+TEST_F(UndoTest, ARangeThatWasJustSetIsTheLastStep) {
+  Open();
+  ASSERT_TRUE(WaitForStatistics());
+  window_->store()->SetMetric("entropy");
+  canvas_->ZoomTo(300, 340, 200, 240);
+  ASSERT_NO_FATAL_FAILURE(Pause());
+  const int before = window_->state()->parameters.stack()->index();
+  const analysis::ValueRange range = canvas_->range();
+  canvas_->FitRange();
+  const analysis::ValueRange fitted = canvas_->range();
+  ASSERT_NE(fitted, range);
+  ASSERT_NO_FATAL_FAILURE(Undo());
+  EXPECT_EQ(canvas_->range(), range);
+  EXPECT_EQ(window_->store()->metric(), "entropy");
+  EXPECT_EQ(window_->state()->parameters.stack()->index(), before);
+  ASSERT_NO_FATAL_FAILURE(Redo());
+  EXPECT_EQ(canvas_->range(), fitted);
+  EXPECT_EQ(window_->state()->parameters.stack()->count(), before + 1) << "and it is told once";
+}
+
 TEST_F(UndoTest, AStepOfTheMapsSettingsSaysWhich) {
   Open();
   const std::array settings = {

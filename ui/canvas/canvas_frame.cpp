@@ -168,7 +168,13 @@ void HeadCanvas::Impl::SettingsChanged() {
 void HeadCanvas::Impl::TellOfRange() {
   const analysis::ValueRange before = std::exchange(known_range, model.settings().range);
   if (before == known_range) return;
-  AfterFrame([this, before, after = known_range] { Q_EMIT canvas->RangeSet(RangeToJson(before), RangeToJson(after)); });
+  untold_ranges_.emplace_back(before, known_range);
+  AfterFrame([this] { TellRanges(); });
+}
+
+void HeadCanvas::Impl::TellRanges() {
+  for (const auto& [before, after] : std::exchange(untold_ranges_, {}))
+    Q_EMIT canvas->RangeSet(RangeToJson(before), RangeToJson(after));
 }
 
 void HeadCanvas::Impl::InitGraphics() {

@@ -221,6 +221,9 @@ void HeadCanvas::RestorePanel(const PanelPosition& position) {
 void HeadCanvas::FitRange() {
   impl_->FitRange();
 }
+void HeadCanvas::TellRanges() {
+  impl_->TellRanges();
+}
 QString HeadCanvas::color_map() const {
   return QString::fromStdString(impl_->model.settings().color_map->name);
 }

@@ -112,6 +112,8 @@ class HeadCanvas : public GlSurface {
 
   // Spreads the colours over the probabilities in view; nothing changes while none of them is known.
   void FitRange();
+  // Emits RangeSet at once for what waits for the end of a frame.
+  void TellRanges();
 
   // --- Where the view is ---
   void FitView();

@@ -9,6 +9,8 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "canvas_model.h"
 #include "canvas_widget.h"
@@ -55,6 +57,7 @@ class HeadCanvas::Impl {
   // `fit`: what has been restored has its own.
   void FollowScale(bool fit);
   void TellOfRange();  // when it is not what it was
+  void TellRanges();
   void ApplyState(const QJsonObject& state);
   bool ApplyMethodState(const QJsonObject& state);
 
@@ -140,8 +143,10 @@ class HeadCanvas::Impl {
   bool was_faint_ = false, fit_when_drawn_ = false;
   std::optional<analysis::HeadId> fit_wanted_;        // by a person, of this head
   std::optional<analysis::ValueRange> range_before_;  // the faint scale
-  std::string tooltip_;                               // of the frame before
-  QRectF panel_rect_;                                 // the same
+  // That a person has chosen since the last RangeSet: what each took the place of, and the range itself.
+  std::vector<std::pair<analysis::ValueRange, analysis::ValueRange>> untold_ranges_;
+  std::string tooltip_;  // of the frame before
+  QRectF panel_rect_;    // the same
 };
 
 }  // namespace headscope::ui

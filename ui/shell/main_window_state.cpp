@@ -94,7 +94,10 @@ void MainWindow::KeepState() {
 }
 
 void MainWindow::StateChanged() {
-  if (!changing_view_) settings_history_.Record(ViewSettings());
+  if (!changing_view_) {
+    canvas_->TellRanges();  // in the order in which they were set
+    settings_history_.Record(ViewSettings());
+  }
   if (!save_timer_.isActive()) save_timer_.start();
 }
 
