@@ -5,6 +5,7 @@
 #include <QClipboard>
 #include <QDir>
 #include <QDockWidget>
+#include <QHelpEvent>
 #include <QJsonArray>
 #include <QLabel>
 #include <QLineEdit>
@@ -15,6 +16,7 @@
 #include <QTabBar>
 #include <QToolBar>
 #include <QToolButton>
+#include <QToolTip>
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -26,6 +28,7 @@
 #include "analysis/types/ground.h"
 #include "command_line.h"
 #include "command_palette.h"
+#include "cut_label.h"
 #include "error_ink.h"
 #include "progress_strip.h"
 #include "reach_fixture.h"
@@ -313,6 +316,40 @@ TEST(ProgressStripTest, HasRoomForItsTextBeforeAnyEventIsHandled) {
     strip->Update(QStringLiteral("work"), report);
     EXPECT_GE(text->width(), text->sizeHint().width()) << stage;
   }
+}
+
+TEST(ProgressStripTest, AStageBeginsLikeASentence) {
+  ui::ProgressReport report;
+  report.stage = "loading model";  // as a terminal has it
+  EXPECT_EQ(ui::DescribeProgress(report), QStringLiteral("Loading model"));
+  report.stage.clear();
+  EXPECT_EQ(ui::DescribeProgress(report), QString());
+}
+
+// Status bar and Text's title ended within a letter, and a number looked like a shorter one.
+TEST(CutLabelTest, ATextWithoutRoomEndsInAnEllipsis) {
+  const QString text = QStringLiteral("query 4089 →  key 1234567890     p = 0.123456");
+  ui::CutLabel label;
+  label.setContentsMargins(8, 0, 8, 0);
+  label.setText(text);
+  label.resize(label.sizeHint());
+  EXPECT_FALSE(label.IsCut());
+  const int whole = label.width();
+  QLabel plain(text);
+  plain.setContentsMargins(8, 0, 8, 0);
+  plain.resize(label.size());
+  EXPECT_EQ(label.grab().toImage(), plain.grab().toImage());
+  label.resize(whole / 2, label.height());
+  ASSERT_TRUE(label.IsCut());
+  plain.resize(label.size());
+  plain.setText(label.fontMetrics().elidedText(text, Qt::ElideRight, label.width() - 16));
+  ASSERT_TRUE(plain.text().endsWith(QChar(0x2026)));
+  EXPECT_EQ(label.grab().toImage(), plain.grab().toImage());
+  QHelpEvent asked(QEvent::ToolTip, label.rect().center(), label.mapToGlobal(label.rect().center()));
+  label.show();
+  QApplication::sendEvent(&label, &asked);
+  EXPECT_TRUE(QToolTip::text().contains(QStringLiteral("0.123456"))) << QToolTip::text().toStdString();
+  QToolTip::hideText();
 }
 
 TEST(ThemeContrast, AllInkCanBeReadOnEveryGround) {

@@ -21,6 +21,7 @@
 
 #include "analysis/types/color_map_label.h"
 #include "arrow_focus.h"
+#include "cut_label.h"
 #include "panes.h"
 #include "shown_text.h"
 #include "visible_focus.h"
@@ -306,15 +307,11 @@ void MainWindow::WalkPanes(bool forward) {
 }
 
 void MainWindow::BuildStatusBar() {
-  cursor_label_ = new QLabel(this);
+  cursor_label_ = new CutLabel(this);
   cursor_label_->setObjectName(QStringLiteral("cursorLabel"));
-  cursor_label_->setTextFormat(Qt::PlainText);
   cursor_label_->setContentsMargins(8, 0, 0, 0);
-  cursor_label_->setMinimumWidth(1);  // long tokens are cut, they must not widen the window
-  head_label_ = new QLabel(this);
+  head_label_ = new CutLabel(this);
   head_label_->setObjectName(QStringLiteral("headLabel"));
-  head_label_->setTextFormat(Qt::PlainText);
-  head_label_->setMinimumWidth(1);
   head_label_->setContentsMargins(8, 0, 8, 0);
   progress_ = new ProgressStrip(this);
   statusBar()->addWidget(cursor_label_, 1);

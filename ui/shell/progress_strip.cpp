@@ -9,12 +9,14 @@
 #include <utility>
 
 #include "base/byte_text.h"
+#include "cut_label.h"
 #include "shown_text.h"
 
 namespace headscope::ui {
 
 QString DescribeProgress(const ProgressReport& report) {
   QString text = Shown(report.stage);
+  if (!text.isEmpty()) text[0] = text[0].toUpper();  // a terminal's stages are clauses
   QStringList parts;
   if (report.rate > 0 && report.unit == ProgressUnit::kBytes) {
     parts.append(QStringLiteral("%1/s").arg(QString::fromStdString(ByteText(std::llround(report.rate)))));
@@ -33,11 +35,9 @@ QString DescribeProgress(const ProgressReport& report) {
 }
 
 ProgressStrip::ProgressStrip(QWidget* parent)
-    : QWidget(parent), label_(new QLabel(this)), bar_(new QProgressBar(this)), cancel_(new QToolButton(this)) {
+    : QWidget(parent), label_(new CutLabel(this)), bar_(new QProgressBar(this)), cancel_(new QToolButton(this)) {
   setObjectName(QStringLiteral("progressStrip"));
   label_->setObjectName(QStringLiteral("progressText"));
-  label_->setTextFormat(Qt::PlainText);
-  label_->setMinimumWidth(1);  // a long name is cut, it must not widen the window
   bar_->setObjectName(QStringLiteral("progressBar"));
   bar_->setFixedWidth(140);
   bar_->setMaximumHeight(14);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cut_label.h"
 #include "panes.h"
 #include "shown_text.h"
 #include "while_alive.h"
@@ -34,16 +35,12 @@ std::vector<float> TintsOf(const std::vector<float>& probabilities) {
 TextPane::TextPane(WindowState* state, QWidget* parent)
     : QWidget(parent),
       state_(state),
-      title_(new QLabel),
-      answer_(new QLabel),
+      title_(new CutLabel),
+      answer_(new CutLabel),
       next_answer_(new QToolButton),
       view_(new TokenView) {
   title_->setObjectName(QStringLiteral("textTitle"));
-  title_->setTextFormat(Qt::PlainText);
-  title_->setMinimumWidth(1);
   answer_->setObjectName(QStringLiteral("textAnswer"));
-  answer_->setTextFormat(Qt::PlainText);
-  answer_->setMinimumWidth(1);
   answer_->hide();
   next_answer_->setObjectName(QStringLiteral("nextAnswer"));
   next_answer_->setText(tr("Next place"));
