@@ -143,6 +143,34 @@ TEST_F(KeptTuningWindowTest, WhatWasTunedIsNotReplacedUnasked) {
   EXPECT_TRUE(WaitFor([&] { return InFile().size() == 1; })) << "the new one in its place";
 }
 
+// It was told at every opening, and nothing could be done about it but to edit the file.
+TEST_F(KeptTuningWindowTest, ATuningThatCannotBeReadIsDiscarded) {
+  Open();
+  const std::string contents = window_->store()->trace().contents;
+  window_.reset();
+  const QJsonObject damaged{{QStringLiteral("id"), QStringLiteral("x")},
+                            {QStringLiteral("contents"), QString::fromStdString(contents)},
+                            {QStringLiteral("tuning"), QJsonObject{{QStringLiteral("settings"), 3}}}};
+  ASSERT_EQ(ui::UpdateStateFile(ui::TraceKeeper::FileBeside(trace_path()), 1 << 26, /*keep_foreign=*/true,
+                                [&](QJsonObject present) {
+                                  present[QStringLiteral("schema")] = QStringLiteral("headscope-trace-state-1");
+                                  present[QStringLiteral("tunings")] = QJsonArray{damaged};
+                                  return present;
+                                }),
+            QString());
+  const auto is_told = [&] {
+    return WaitFor([&] { return Notice().startsWith(QStringLiteral("A tuning kept with this trace")); }, 3000);
+  };
+  Open();
+  ASSERT_TRUE(is_told());
+  ASSERT_EQ(Find<QPushButton>("noticeAction")->text(), QStringLiteral("Discard it"));
+  TakeIt();
+  EXPECT_TRUE(WaitFor([&] { return InFile().isEmpty(); }));
+  window_.reset();
+  Open();
+  EXPECT_FALSE(is_told()) << Notice().toStdString();
+}
+
 // The program itself, killed while it tunes.
 TEST_F(KeptTuningWindowTest, WhatAKilledProgramFoundIsTakenUp) {
   QProcess process;

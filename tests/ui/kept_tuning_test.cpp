@@ -339,13 +339,16 @@ TEST_F(KeepingTest, AFailedHeadIsTriedAgain) {
   first->state.sweep.Start(HeadSweep::Kind::kTune);
   first->Deliver(1 << 20);
   ASSERT_EQ(first->state.sweep.failures().size(), 1);
+  const QString failure = first->state.sweep.failures().first();
   ASSERT_TRUE(first->Written());
   first.reset();
   const auto second = Window();
   const TuningKeeper::Offer offer = second->Offer();
-  EXPECT_EQ(
-      offer.sentence,
-      QStringLiteral("A tuning of Band with sinks at cra-p5=0.95 stopped after 1 of 2 heads when its window ended."));
+  // It had not stopped, but come to its end.
+  EXPECT_EQ(offer.sentence,
+            QStringLiteral("A tuning of Band with sinks at cra-p5=0.95 was done for 1 of 2 heads, and is in no file "
+                           "yet. 1 head failed and is tried again when it is resumed: %1")
+                .arg(failure));
   ASSERT_EQ(second->tunings.TakeUp(offer.id), QString());
   EXPECT_TRUE(second->state.sweep.failures().isEmpty());
   ASSERT_TRUE(second->state.sweep.CanResume());
@@ -425,6 +428,7 @@ TEST_F(KeepingTest, ADamagedTuningIsNamedAndTheOneBeforeIsOffered) {
   EXPECT_EQ(offer.wrong,
             QStringLiteral("A tuning kept with this trace was passed over: its \"settings\" is not of this "
                            "trace, or damaged."));
+  EXPECT_EQ(offer.wrong_id, QStringLiteral("newer"));
   EXPECT_FALSE(offer.id.isEmpty());
   EXPECT_NE(offer.id, QStringLiteral("newer"));
 }

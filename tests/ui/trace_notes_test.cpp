@@ -226,13 +226,15 @@ class GrownTraceTest : public TraceNotesTest {
             {QStringLiteral("tokens"), static_cast<qint64>(tokens)},
             {QLatin1String(kind), QJsonObject{{QStringLiteral("text"), id}}}};
   }
-  void Write(const QString& path, const QJsonArray& runs, const QJsonArray& notes = {}) {
+  void Write(const QString& path, const QJsonArray& runs, const QJsonArray& notes = {},
+             const QJsonArray& tunings = {}) {
     ASSERT_TRUE(QDir().mkpath(QFileInfo(path).path()));
     QFile file(path);
     ASSERT_TRUE(file.open(QIODevice::WriteOnly));
     file.write(QJsonDocument({{QStringLiteral("schema"), QStringLiteral("headscope-trace-state-1")},
                               {QStringLiteral("runs"), runs},
-                              {QStringLiteral("notes"), notes}})
+                              {QStringLiteral("notes"), notes},
+                              {QStringLiteral("tunings"), tunings}})
                    .toJson());
   }
   TraceKeeper::Kept Open(int64_t tokens) {
@@ -266,6 +268,69 @@ TEST_F(GrownTraceTest, RunsOfSeveralLengthsAreCountedOnceWithTheLongest) {
   EXPECT_EQ(Open(200).WhatIsNotShown(), QString());
 }
 
+// They were in the file, unmentioned, and a tuning that had taken hours seemed lost.
+TEST_F(GrownTraceTest, TuningsOfItsFirstTokensAreMentioned) {
+  const QJsonObject one = Entry(QStringLiteral("a"), 200, "tuning"), other = Entry(QStringLiteral("b"), 300, "tuning");
+  ASSERT_NO_FATAL_FAILURE(Write(TraceKeeper::FileBeside(trace_), {}, {}, {one, other}));
+  EXPECT_EQ(Open(600).WhatIsNotShown(),
+            QStringLiteral("The trace has grown since it was tuned: 2 tunings of at most its first 300 tokens stay in "
+                           "its file and are not offered."));
+  const TraceKeeper::Kept kept = Open(300);
+  ASSERT_EQ(kept.tunings.size(), 1U);
+  EXPECT_EQ(kept.tunings[0].first, QStringLiteral("b"));
+  EXPECT_EQ(kept.WhatIsNotShown(),
+            QStringLiteral("The trace has grown since it was tuned: a tuning of its first 200 tokens stays in its "
+                           "file and is not offered."));
+  EXPECT_EQ(Open(200).WhatIsNotShown(), QString());
+}
+
+// A colleague's file in a folder that takes no changes: what was discarded came back with every opening.
+TEST_F(GrownTraceTest, WhatIsDroppedStaysGoneWhereTheFileCannotBeChanged) {
+  // No file system takes the name of its lock.
+  const QString trace = folder_.filePath(QString(235, u't') + QStringLiteral(".h5"));
+  const QString beside = TraceKeeper::FileBeside(trace);
+  const QJsonObject run = Entry(QStringLiteral("a"), 200, "run"), note = Entry(QStringLiteral("b"), 200, "note");
+  const QJsonObject gone = Entry(QStringLiteral("c"), 200, "tuning"), stays = Entry(QStringLiteral("d"), 200, "tuning");
+  ASSERT_NO_FATAL_FAILURE(Write(beside, {run}, {note}, {gone, stays}));
+  const QJsonObject before = ReadStateFile(beside, 1 << 20);
+  const auto open = [&] { return keeper_.Open(trace, QStringLiteral("200 tokens")); };
+  ASSERT_EQ(open().tunings.size(), 2U);
+  keeper_.DropRuns();
+  keeper_.DropNote(QStringLiteral("b"));
+  keeper_.DropTuning(QStringLiteral("c"));
+  ASSERT_TRUE(writer_.Finish(20000));
+  ASSERT_EQ(ReadStateFile(beside, 1 << 20), before) << "it took the change: this test tests nothing";
+  const TraceKeeper::Kept kept = open();
+  EXPECT_TRUE(kept.runs.empty());
+  EXPECT_TRUE(kept.notes.empty());
+  ASSERT_EQ(kept.tunings.size(), 1U);
+  EXPECT_EQ(kept.tunings[0].first, QStringLiteral("d"));
+  EXPECT_FALSE(keeper_.FindTuning(QStringLiteral("c"))) << "for another window that has offered it";
+  EXPECT_TRUE(keeper_.FindTuning(QStringLiteral("d")));
+  // Undo of a deleted note.
+  keeper_.KeepNote(QStringLiteral("b"), {{QStringLiteral("text"), QStringLiteral("again")}});
+  ASSERT_TRUE(writer_.Finish(20000));
+  const TraceKeeper::Kept again = open();
+  ASSERT_EQ(again.notes.size(), 1U);
+  EXPECT_EQ(again.notes[0].second[QStringLiteral("text")].toString(), QStringLiteral("again"));
+  EXPECT_TRUE(again.runs.empty());
+}
+
+// And is there again when it is put back where changes are taken.
+TEST_F(GrownTraceTest, WhatWasGoneComesBackWithAFileThatTakesChanges) {
+  const QJsonObject note = Entry(QStringLiteral("b"), 200, "note");
+  QJsonObject elsewhere{{QStringLiteral("schema"), QStringLiteral("headscope-trace-state-1")},
+                        {QStringLiteral("gone"), QJsonArray{QStringLiteral("b")}}};
+  ASSERT_NO_FATAL_FAILURE(Write(TraceKeeper::FileBeside(trace_), {}, {note}));
+  ASSERT_EQ(
+      UpdateStateFile(keeper_.FileInSettings(trace_), 1 << 20, false, [&](const QJsonObject&) { return elsewhere; }),
+      QString());
+  ASSERT_TRUE(Open(200).notes.empty());
+  keeper_.KeepNote(QStringLiteral("b"), {{QStringLiteral("text"), QStringLiteral("again")}});
+  ASSERT_TRUE(writer_.Finish(20000));
+  EXPECT_EQ(Open(200).notes.size(), 1U);
+}
+
 TEST(KeptOfLess, CountsAreGroupedInOneWay) {
   const QLocale before;
   QLocale::setDefault(QLocale(QLocale::German));
@@ -294,10 +359,9 @@ TEST_F(GrownTraceTest, RunsOfManyLengthsLeaveRoomForTheNotes) {
   EXPECT_EQ(kept.num_runs_of_less, 31) << "the note's length has been looked up first";
   EXPECT_EQ(kept.tokens_of_less, 140);
   EXPECT_EQ(kept.num_lengths_left_out, 9);
-  EXPECT_THAT(
-      kept.WhatIsNotShown().toStdString(),
-      ::testing::HasSubstr(
-          "Notes and runs from 9 other lengths of this trace are kept in its file but not shown (limit: 32 lengths)."));
+  EXPECT_THAT(kept.WhatIsNotShown().toStdString(),
+              ::testing::HasSubstr("Notes, runs and tunings from 9 other lengths of this trace are kept in its file "
+                                   "but not shown (limit: 32 lengths)."));
 }
 
 TEST_F(TraceNotesTest, NotesAreCarriedToWhatATraceHasGrownTo) {

@@ -53,7 +53,10 @@ void MainWindow::OfferTuning(const TraceKeeper::Notes& kept) {
       if (const QString error = tunings_.TakeUp(id); !error.isEmpty()) notice_->ShowError(error);
     });
   }
-  if (!offer.wrong.isEmpty()) notice_->ShowError(offer.wrong);
+  if (offer.wrong.isEmpty()) return;
+  // The bar holds one offer: what can be taken up comes first.
+  if (!offer.id.isEmpty()) return notice_->ShowError(offer.wrong);
+  notice_->ShowOffer(offer.wrong, tr("Discard it"), [this, id = offer.wrong_id] { keeper_.DropTuning(id); });
 }
 
 void MainWindow::OpenTuneDialog() {

@@ -26,6 +26,8 @@ const QString kSchemaMember = QStringLiteral("schema"), kSchema = QStringLiteral
 const QString kRunsMember = QStringLiteral("runs"), kNotesMember = QStringLiteral("notes"),
               kTuningsMember = QStringLiteral("tunings"), kViewMember = QStringLiteral("view"),
               kTraceMember = QStringLiteral("trace");
+// In the settings folder: ids of entries of the file beside the trace, which are gone though that file takes no change.
+const QString kGoneMember = QStringLiteral("gone");
 // Of an entry of a list.
 const QString kIdMember = QStringLiteral("id"), kContentsMember = QStringLiteral("contents"),
               kTokensMember = QStringLiteral("tokens"), kRunMember = QStringLiteral("run"),
@@ -63,16 +65,24 @@ std::set<int64_t, std::greater<>> LengthsOfLess(const std::vector<QJsonObject>& 
 
 using Changes = TraceKeeper::Changes;
 
-QJsonArray Changed(const QJsonArray& present, const Changes& changes) {
-  if (changes.IsEmpty()) return present;
-  QJsonArray entries;
+// Calls visit(entry, goes) for each entry; one goes that is dropped, or replaced by a newer one.
+template <typename Visit>
+void VisitEntries(const QJsonArray& present, const Changes& changes, const Visit& visit) {
   const QSet<QString> dropped(changes.dropped.begin(), changes.dropped.end());
   for (const QJsonValue entry : present) {
     const bool replaced = std::ranges::any_of(changes.added, [&](const QJsonObject& newer) {
       return IdOf(newer) == IdOf(entry) || MeasureTheSame(newer, entry);
     });
-    if (!replaced && !dropped.contains(IdOf(entry))) entries.append(entry);
+    visit(entry, replaced || dropped.contains(IdOf(entry)));
   }
+}
+
+QJsonArray Changed(const QJsonArray& present, const Changes& changes) {
+  if (changes.IsEmpty()) return present;
+  QJsonArray entries;
+  VisitEntries(present, changes, [&](const QJsonValue& entry, bool goes) {
+    if (!goes) entries.append(entry);
+  });
   for (const QJsonObject& entry : changes.added) entries.append(entry);
   return entries;
 }
@@ -87,6 +97,45 @@ QJsonObject WithEntries(const QJsonObject& present, const TraceKeeper::Lists& li
     if (present.contains(name) || !changes->added.empty()) changed[name] = Changed(present[name].toArray(), *changes);
   }
   return changed;
+}
+
+QSet<QString> GoneIn(const QJsonObject& json) {
+  QSet<QString> gone;
+  for (const QJsonValue id : json[kGoneMember].toArray()) gone.insert(id.toString());
+  return gone;
+}
+
+QJsonObject WithGone(QJsonObject json, const QSet<QString>& gone) {
+  QStringList ids(gone.begin(), gone.end());
+  ids.sort();  // the same file for the same set
+  json.remove(kGoneMember);
+  if (!ids.isEmpty()) json[kGoneMember] = QJsonArray::fromStringList(ids);
+  return json;
+}
+
+// Ids of the entries of a file that the changes drop or replace, whatever list they are of.
+QSet<QString> GoneFrom(const QJsonObject& json, const TraceKeeper::Lists& lists) {
+  QSet<QString> gone;
+  for (const auto& [name, changes] : {std::pair(kRunsMember, &lists.runs), std::pair(kNotesMember, &lists.notes),
+                                      std::pair(kTuningsMember, &lists.tunings)}) {
+    VisitEntries(json[name].toArray(), *changes, [&](const QJsonValue& entry, bool goes) {
+      if (goes) gone.insert(IdOf(entry));
+    });
+  }
+  return gone;
+}
+
+QSet<QString> AddedIds(const TraceKeeper::Lists& lists) {
+  QSet<QString> ids;
+  for (const Changes* changes : {&lists.runs, &lists.notes, &lists.tunings}) {
+    for (const QJsonObject& entry : changes->added) ids.insert(IdOf(entry));
+  }
+  return ids;
+}
+
+QJsonObject Without(const QSet<QString>& gone, const QJsonObject& json) {
+  const Changes dropped{.added = {}, .dropped = gone.values()};
+  return WithEntries(json, {.runs = dropped, .notes = dropped, .tunings = dropped});
 }
 
 // A new state of an entry takes the place of what is not written yet of it.
@@ -160,13 +209,17 @@ TraceKeeper::Kept TraceKeeper::Open(const QString& trace_path, const QString& co
     return name != names.end() && !name->second.isEmpty() && entry[kContentsMember] == name->second;
   };
   std::vector<QJsonObject> files;
+  QSet<QString> gone;
   for (const QString& path : {FileInSettings(trace_), FileBeside(trace_)}) {
     QJsonObject json = ReadStateFile(path, kMostTraceStateBytes);
-    if (IsOurs(json)) files.push_back(std::move(json));
+    if (!IsOurs(json)) continue;
+    if (!gone.isEmpty()) json = Without(gone, json);
+    gone = GoneIn(json);
+    files.push_back(std::move(json));
   }
   // Notes before runs: they are shown, and the runs are counted.
   std::set<int64_t> left_out;
-  for (const QString& list : {kNotesMember, kRunsMember}) {
+  for (const QString& list : {kNotesMember, kRunsMember, kTuningsMember}) {
     if (!length.contents_of_first) break;
     for (const int64_t tokens : LengthsOfLess(files, list, contents_, length.tokens)) {
       if (names.contains(tokens)) continue;
@@ -205,9 +258,16 @@ TraceKeeper::Kept TraceKeeper::Open(const QString& trace_path, const QString& co
     }
     for (const QJsonValue entry : json[kTuningsMember].toArray()) {
       const QString id = IdOf(entry);
-      if (id.isEmpty() || entry[kContentsMember] != contents_ || tunings.contains(id)) continue;
+      if (id.isEmpty() || tunings.contains(id)) continue;
+      const bool is_of_all = entry[kContentsMember] == contents_;
+      if (!is_of_all && !is_of_less(entry)) continue;
       tunings.insert(id);
-      kept.tunings.emplace_back(id, entry[kTuningMember].toObject());
+      if (is_of_all) {
+        kept.tunings.emplace_back(id, entry[kTuningMember].toObject());
+      } else {
+        ++kept.num_tunings_of_less;
+        kept.tokens_of_tunings = std::max<int64_t>(kept.tokens_of_tunings, entry[kTokensMember].toInteger());
+      }
     }
   }
   view_ = kept.view;
@@ -232,11 +292,22 @@ QString TraceKeeper::Kept::WhatIsNotShown() const {
                      .arg(CountText(num_runs_of_less))
                      .arg(CountText(tokens_of_less));
   }
+  if (num_tunings_of_less == 1) {
+    sentences << tr("The trace has grown since it was tuned: a tuning of its first %1 tokens stays in its file and is "
+                    "not offered.")
+                     .arg(CountText(tokens_of_tunings));
+  } else if (num_tunings_of_less > 1) {
+    sentences << tr("The trace has grown since it was tuned: %1 tunings of at most its first %2 tokens stay in its "
+                    "file and are not offered.")
+                     .arg(CountText(num_tunings_of_less))
+                     .arg(CountText(tokens_of_tunings));
+  }
   if (num_lengths_left_out > 0) {
     const QString lengths =
         num_lengths_left_out == 1 ? tr("1 other length") : tr("%1 other lengths").arg(CountText(num_lengths_left_out));
-    sentences << tr("Notes and runs from %1 of this trace are kept in its file but not shown (limit: %2 lengths).")
-                     .arg(lengths, CountText(kMostLengths));
+    sentences
+        << tr("Notes, runs and tunings from %1 of this trace are kept in its file but not shown (limit: %2 lengths).")
+               .arg(lengths, CountText(kMostLengths));
   }
   return sentences.join(u' ');
 }
@@ -303,9 +374,11 @@ void TraceKeeper::DropTuning(const QString& id) {
 
 std::optional<QJsonObject> TraceKeeper::FindTuning(const QString& id) const {
   if (trace_.isEmpty()) return std::nullopt;
+  QSet<QString> gone;
   for (const QString& path : {FileInSettings(trace_), FileBeside(trace_)}) {
     const QJsonObject json = ReadStateFile(path, kMostTraceStateBytes);
-    if (!IsOurs(json)) continue;
+    if (!IsOurs(json) || gone.contains(id)) continue;
+    gone = GoneIn(json);
     for (const QJsonValue entry : json[kTuningsMember].toArray()) {
       if (IdOf(entry) == id && entry[kContentsMember] == contents_) return entry[kTuningMember].toObject();
     }
@@ -352,9 +425,11 @@ void TraceKeeper::WriteLists(const QString& key, const Lists& lists, std::functi
         QStringList elsewhere_too = lists.tunings.dropped;
         for (const QJsonObject& tuning : lists.tunings.added) elsewhere_too.append(IdOf(tuning));
         const auto drop = [&](const QJsonObject& present) {
-          return WithEntries(
-              present,
-              {.runs = {{}, lists.runs.dropped}, .notes = {{}, lists.notes.dropped}, .tunings = {{}, elsewhere_too}});
+          // The file beside the trace takes changes again: what has come back to it is no longer gone.
+          return WithGone(WithEntries(present, {.runs = {{}, lists.runs.dropped},
+                                                .notes = {{}, lists.notes.dropped},
+                                                .tunings = {{}, elsewhere_too}}),
+                          GoneIn(present) - AddedIds(lists));
         };
         // A JSON object that somebody else keeps under this name is not to be changed either.
         QString error;
@@ -363,9 +438,15 @@ void TraceKeeper::WriteLists(const QString& key, const Lists& lists, std::functi
         if (error.isEmpty() && (adds || QFileInfo::exists(beside)))
           error = UpdateStateFile(beside, kMostTraceStateBytes, /*keep_foreign=*/true, put);
         *elsewhere = !error.isEmpty();
-        if (*elsewhere) return UpdateStateFile(in_settings, kMostTraceStateBytes, /*keep_foreign=*/false, put);
+        if (*elsewhere) {
+          const QJsonObject fixed = ReadStateFile(beside, kMostTraceStateBytes);
+          const QSet<QString> gone = IsOurs(fixed) ? GoneFrom(fixed, lists) : QSet<QString>();
+          return UpdateStateFile(
+              in_settings, kMostTraceStateBytes, /*keep_foreign=*/false,
+              [&](const QJsonObject& present) { return WithGone(put(present), GoneIn(present) | gone); });
+        }
         const bool drops = !lists.runs.dropped.isEmpty() || !lists.notes.dropped.isEmpty() || !elsewhere_too.isEmpty();
-        if (drops && QFileInfo::exists(in_settings))
+        if ((drops || adds) && QFileInfo::exists(in_settings))
           return UpdateStateFile(in_settings, kMostTraceStateBytes, /*keep_foreign=*/false, drop);
         return QString();
       },

@@ -44,7 +44,10 @@ class TraceKeeper : public QObject {
     // Runs of less of this trace, which stay in the file, and the most tokens that one of them is of.
     int num_runs_of_less = 0;
     int64_t tokens_of_less = 0;
-    // Lengths that runs and notes name beyond the most that are looked up, of notes first and the longest first: what
+    // The same of tunings.
+    int num_tunings_of_less = 0;
+    int64_t tokens_of_tunings = 0;
+    // Lengths that runs, notes and tunings name beyond the most that are looked up, of notes first and the longest first: what
     // is of them stays in the file, whether it is of this trace or not.
     int num_lengths_left_out = 0;
 

@@ -110,7 +110,10 @@ TuningKeeper::Offer TuningKeeper::FindOffer(const TraceKeeper::Notes& tunings) c
     const auto tuning =
         KeptTuning::FromJson(one->second, state_->heads.trace(), state_->trial.methods(), *state_->workbench, &why);
     if (!tuning) {
-      if (offer.wrong.isEmpty()) offer.wrong = tr("A tuning kept with this trace was passed over: %1.").arg(why);
+      if (offer.wrong.isEmpty()) {
+        offer.wrong = tr("A tuning kept with this trace was passed over: %1.").arg(why);
+        offer.wrong_id = one->first;
+      }
       continue;
     }
     offer.id = one->first;
@@ -118,9 +121,21 @@ TuningKeeper::Offer TuningKeeper::FindOffer(const TraceKeeper::Notes& tunings) c
     const QString what = tr("A tuning of %1 at %2")
                              .arg(TuningTitle(tuning->settings, state_->trial.methods()),
                                   QString::fromStdString(tuning->settings.target.Text()));
-    offer.sentence = done < all
-                         ? tr("%1 stopped after %2 of %3 heads when its window ended.").arg(what).arg(done).arg(all)
-                         : tr("%1 was done for all %2 heads, and is in no file yet.").arg(what).arg(all);
+    const size_t failed = tuning->failed.size();
+    if (done == all) {
+      offer.sentence = tr("%1 was done for all %2 heads, and is in no file yet.").arg(what).arg(all);
+    } else if (done + failed == all) {
+      offer.sentence = tr("%1 was done for %2 of %3 heads, and is in no file yet.").arg(what).arg(done).arg(all);
+    } else {
+      offer.sentence = tr("%1 stopped after %2 of %3 heads when its window ended.").arg(what).arg(done).arg(all);
+    }
+    if (failed > 0) {
+      const FailedHead& first = tuning->failed.front();
+      offer.sentence +=
+          (failed == 1 ? tr(" 1 head failed and is tried again")
+                       : tr(" %1 heads failed and are tried again").arg(failed)) +
+          tr(" when it is resumed: %1:%2: %3").arg(first.head.layer).arg(first.head.head).arg(Shown(first.sentence));
+    }
     break;
   }
   return offer;

@@ -38,6 +38,7 @@ class TuningKeeper : public QObject {
     QString id;        // empty: there is nothing to offer
     QString sentence;  // what there is
     QString wrong;     // a sentence of what is no tuning of this trace and stays in its file; empty: nothing
+    QString wrong_id;
   };
   // Of the trace that has just been opened: the newest that no window is at.
   Offer FindOffer(const TraceKeeper::Notes& tunings) const;
