@@ -35,6 +35,8 @@ enum class Command {
   kCopyRuns,
   kCopyRunCommand,
   kCopyViewCommand,
+  kCopyMassCommand,
+  kCopyTradeOffCommand,
   kCopyTuneCommand,
   kCopyConfigurationCommand,
   kCopyFigureCommand,

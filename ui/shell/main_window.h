@@ -202,8 +202,9 @@ class MainWindow : public QMainWindow {
   void FillPictureMenu();  // of the panes that offer one
   void ExportPicture(const PaneOffers::Picture& picture);
   void CopyText(const QString& text);
-  std::optional<analysis::MethodResult> RunToCopy() const;  // the selected one, else the last
-  QString TracePath() const;                                // absolute
+  std::optional<analysis::MethodResult> RunToCopy() const;     // the selected one, else the last
+  std::vector<analysis::MethodResult> RunsOfTradeOff() const;  // without dense attention, which is beside each
+  QString TracePath() const;                                   // absolute
   // Of two traces, or of what two methods keep of a head; empty: neither is compared.
   QString DifferenceCommand() const;
   MapDrawing DrawingOfMap() const;  // the part in view, as the first map shows it

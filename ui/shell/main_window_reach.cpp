@@ -79,6 +79,24 @@ void MainWindow::BindReach() {
     const QString method = QString::fromStdString(workbench_->MethodArgument(run->method, run->parameters));
     CopyText(CompareCommand(TracePath(), method, *run));
   });
+  bind(Command::kCopyMassCommand, [this] {
+    const kernels::MethodSpec* const method = state_.trial.method();
+    const std::optional<LiveMask>& mask = state_.trial.mask();
+    if (method == nullptr || !mask) return;
+    const bool is_decode = state_.trial.is_decode();
+    const std::string argument = workbench_->MethodArgument(method->name, state_.trial.values().ToString(*method));
+    CopyText(KeptMassCommand(TracePath(), canvas_->head(), QString::fromStdString(argument),
+                             is_decode ? mask->distribution.num_rows : 0, is_decode && workbench_->measures_alone()));
+  });
+  bind(Command::kCopyTradeOffCommand, [this] {
+    const std::vector<analysis::MethodResult> runs = RunsOfTradeOff();
+    QStringList methods;
+    for (const analysis::MethodResult& run : runs) {
+      const QString method = QString::fromStdString(workbench_->MethodArgument(run.method, run.parameters));
+      if (!methods.contains(method)) methods.append(method);
+    }
+    if (!runs.empty()) CopyText(TradeOffCommand(TracePath(), methods, runs.front()));
+  });
   bind(Command::kTuneDialog, [this] { OpenTuneDialog(); });
   bind(Command::kCopyTuneCommand, [this] { CopyTuneCommand(state_.sweep.TrialsTuning()); });
   bind(Command::kCopyViewCommand, [this] {
@@ -215,6 +233,15 @@ std::optional<analysis::MethodResult> MainWindow::RunToCopy() const {
   return std::nullopt;
 }
 
+std::vector<analysis::MethodResult> MainWindow::RunsOfTradeOff() const {
+  const kernels::Phase phase = state_.trial.is_decode() ? kernels::Phase::kDecode : kernels::Phase::kPrefill;
+  std::vector<analysis::MethodResult> runs;
+  for (const analysis::MethodResult& run : state_.runs.runs()) {
+    if (!IsDenseRun(run) && state_.heads.selected() == run.head && run.phase == phase) runs.push_back(run);
+  }
+  return runs;
+}
+
 void MainWindow::ConnectSweep() {
   HeadSweep* const sweep = &state_.sweep;
   connect(sweep, &HeadSweep::Began, this, [this, sweep] {
@@ -258,6 +285,9 @@ void MainWindow::UpdateReach() {
   const bool has_head = canvas_->HasHead(), has_trace = state_.heads.HasTrace();
   Allow(commands_[Command::kCopyViewCommand], has_head, tr("no head is open"));
   Allow(commands_[Command::kCopyRunCommand], RunToCopy().has_value(), tr("no runs yet"));
+  Allow(commands_[Command::kCopyMassCommand], has_head && state_.trial.mask().has_value(),
+        has_head ? tr("no kept mass is known yet") : tr("no head is open"));
+  Allow(commands_[Command::kCopyTradeOffCommand], !RunsOfTradeOff().empty(), tr("no runs of this head yet"));
   Allow(commands_[Command::kCopyQuantiseCommand], has_head, tr("no head is open"));
   Allow(commands_[Command::kCopyHeadsCommand], has_trace, tr("no trace is open"));
   Allow(commands_[Command::kCopyDifferenceCommand], !DifferenceCommand().isEmpty(),

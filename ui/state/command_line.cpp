@@ -37,9 +37,30 @@ QString ShellQuoted(const QString& argument) {
 }
 
 QString CompareCommand(const QString& trace_path, const QString& method, const analysis::MethodResult& run) {
-  QStringList arguments = {
-      QStringLiteral("headscope"), QStringLiteral("compare"), trace_path, QStringLiteral("--method"), method,
-      QStringLiteral("--heads"),   HeadText(run.head)};
+  return TradeOffCommand(trace_path, {method}, run);
+}
+
+QString KeptMassCommand(const QString& trace_path, analysis::HeadId head, const QString& method, int64_t decode_rows,
+                        bool alone) {
+  QStringList arguments = {QStringLiteral("headscope"),
+                           QStringLiteral("compare"),
+                           trace_path,
+                           QStringLiteral("--method"),
+                           method,
+                           QStringLiteral("--heads"),
+                           HeadText(head)};
+  if (alone) arguments += {QStringLiteral("--measure"), QStringLiteral("head")};
+  if (decode_rows > 0) arguments += {QStringLiteral("--decode-rows"), QString::number(decode_rows)};
+  // Times are not asked for, and one is the least.
+  arguments += {QStringLiteral("--repeat"), QStringLiteral("1"), QStringLiteral("--save-rows"),
+                QStringLiteral("kept-mass-%1-%2.csv").arg(head.layer).arg(head.head)};
+  return Joined(arguments);
+}
+
+QString TradeOffCommand(const QString& trace_path, const QStringList& methods, const analysis::MethodResult& run) {
+  QStringList arguments = {QStringLiteral("headscope"), QStringLiteral("compare"), trace_path};
+  for (const QString& method : methods) arguments += {QStringLiteral("--method"), method};
+  arguments += {QStringLiteral("--heads"), HeadText(run.head)};
   if (run.measured.measure != analysis::Measure::kLayer)
     arguments += {QStringLiteral("--measure"), QStringLiteral("head")};
   if (run.attend.repeats > 0) arguments += {QStringLiteral("--repeat"), QString::number(run.attend.repeats)};

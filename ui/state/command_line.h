@@ -4,6 +4,8 @@
 #pragma once
 
 #include <QString>
+#include <QStringList>
+#include <cstdint>
 
 #include "class_settings.h"
 #include "ui/workbench.h"
@@ -16,6 +18,16 @@ QString ShellQuoted(const QString& argument);
 // Measures a run of the trace anew: its kept share, its masses and its errors are the same, its times are new ones.
 // `method`: Workbench::MethodArgument of the run.
 QString CompareCommand(const QString& trace_path, const QString& method, const analysis::MethodResult& run);
+
+// The mass that every query of the head keeps under the method, a line each: what Kept mass and Mass by query count.
+// `method`: Workbench::MethodArgument. `decode_rows`: those that a decode method is shown on; 0 of a prefill method.
+// `alone`: decode methods choose for the head by itself.
+QString KeptMassCommand(const QString& trace_path, analysis::HeadId head, const QString& method, int64_t decode_rows,
+                        bool alone);
+
+// Measures all runs of one head and phase anew: the points of its trade-off. `methods`: Workbench::MethodArgument of
+// each run, once each. What a command has once (device, repeats, what is timed) is that of `run`, one of them.
+QString TradeOffCommand(const QString& trace_path, const QStringList& methods, const analysis::MethodResult& run);
 
 // Draws the map again, into a PNG. `alone`: its decode methods choose for the head by itself.
 QString RenderCommand(const QString& trace_path, const MapDrawing& drawing, bool alone = false);
