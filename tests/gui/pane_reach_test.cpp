@@ -17,6 +17,7 @@
 #include <QToolBar>
 #include <QToolButton>
 #include <QToolTip>
+#include <QTreeWidget>
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -145,6 +146,53 @@ TEST_F(PaneReachTest, WhatCannotBeHadIsRankedAndEndsAtTheSameLine) {
   EXPECT_EQ(list->item(10)->text(), QStringLiteral("Task – unavailable: nothing is open"));
   EXPECT_EQ(list->item(199)->flags(), Qt::NoItemFlags);
   EXPECT_EQ(list->item(200)->text(), QStringLiteral("31 more match: type more letters"));
+}
+
+// One long line made all lines as long, and their shortcuts and categories were out of sight.
+TEST_F(PaneReachTest, ALongLineOfThePaletteLeavesTheShortcutsInSight) {
+  QWidget window;
+  window.resize(800, 600);
+  QList<QAction*> actions = {new QAction(QStringLiteral("Copy runs"), &window),
+                             new QAction(QStringLiteral("Copy difference as command line"), &window)};
+  ui::Allow(actions[1], false, QString(300, u'x'));
+  ui::CommandPalette palette(&window);
+  window.show();
+  palette.Open({{QStringLiteral("edit"), actions}}, {});
+  palette.findChild<QLineEdit*>(QStringLiteral("paletteInput"))->setText(QStringLiteral("copy"));
+  const auto* list = palette.findChild<QListWidget*>(QStringLiteral("paletteList"));
+  ASSERT_EQ(list->count(), 2);
+  QTest::qWait(20);
+  for (int i = 0; i < 2; ++i) EXPECT_LE(list->visualItemRect(list->item(i)).right(), list->viewport()->width()) << i;
+}
+
+// It went to a row of tabs, so that the next arrow changed the pane.
+TEST_F(PaneReachTest, ThePaletteGivesTheKeyboardBack) {
+  ASSERT_NO_FATAL_FAILURE(Open());
+  auto* input = Find<QLineEdit>("paletteInput");
+  const auto open = [&] {
+    Press(Qt::Key_P, Qt::ControlModifier | Qt::ShiftModifier);
+    return WaitFor([&] { return window_->focusWidget() == input; }, 3000);
+  };
+  for (QWidget* before :
+       {static_cast<QWidget*>(window_->canvas()), static_cast<QWidget*>(Find<QTreeWidget>("traceInfo"))}) {
+    window_->ActionNamed(QStringLiteral("go-infoDock"))->trigger();
+    QTest::qWait(50);
+    before->setFocus();
+    ASSERT_TRUE(open());
+    QTest::keyClick(input, Qt::Key_Escape);
+    EXPECT_EQ(window_->focusWidget(), before);
+    ASSERT_TRUE(open());
+    input->setText(QStringLiteral("funneling"));
+    QTest::keyClick(input, Qt::Key_Return);
+    EXPECT_EQ(window_->canvas()->method(), QStringLiteral("pyramid-kv"));
+    EXPECT_EQ(window_->focusWidget(), before);
+  }
+  // What a command gives it to has it.
+  window_->canvas()->setFocus();
+  ASSERT_TRUE(open());
+  input->setText(QStringLiteral("find token"));
+  QTest::keyClick(input, Qt::Key_Return);
+  EXPECT_NE(window_->focusWidget(), window_->canvas());
 }
 
 TEST_F(PaneReachTest, AMethodIsFoundByAWordOfItsPaper) {

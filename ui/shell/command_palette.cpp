@@ -65,7 +65,8 @@ class ShortcutDelegate : public QStyledItemDelegate {
                                                   std::max(option->rect.width() - kShortcutWidth - kCategoryWidth, 80));
   }
   QSize sizeHint(const QStyleOptionViewItem& option, const QModelIndex& index) const override {
-    return QStyledItemDelegate::sizeHint(option, index) + QSize(0, 8);
+    // As wide as the list: for its longest line all others would have their shortcuts out of sight.
+    return {1, QStyledItemDelegate::sizeHint(option, index).height() + 8};
   }
 };
 
@@ -107,11 +108,19 @@ void CommandPalette::Open(const QList<PaletteGroup>& groups, const QList<Palette
   const QWidget* window = parentWidget();
   const int palette_width = std::min(680, window->width() - 40);
   setGeometry((window->width() - palette_width) / 2, 40, palette_width, std::min(420, window->height() - 80));
+  if (!isVisible()) before_ = window->window()->focusWidget();
   input_->clear();
   Rank({});
   show();
   raise();
   input_->setFocus();
+}
+
+void CommandPalette::Close() {
+  // Else Qt gives the keyboard to whatever comes next, such as a row of tabs.
+  if (before_ != nullptr && before_->isVisible() && before_->isEnabled() && input_->hasFocus())
+    before_->setFocus(Qt::OtherFocusReason);
+  hide();
 }
 
 void CommandPalette::Rank(const QString& typed) {
@@ -207,7 +216,7 @@ bool CommandPalette::eventFilter(QObject* watched, QEvent* event) {
   if (event->type() != QEvent::KeyPress) return QFrame::eventFilter(watched, event);
   switch (static_cast<QKeyEvent*>(event)->key()) {
     case Qt::Key_Escape:
-      hide();
+      Close();
       return true;
     case Qt::Key_Return:
     case Qt::Key_Enter:
@@ -239,12 +248,12 @@ void CommandPalette::Choose() {
   const QVariant entry = item->data(kEntryRole);
   if (entry.isValid()) {
     const std::function<void()> choose = entries_[entry.toLongLong()].choose;
-    hide();
+    Close();
     choose();
     return;
   }
   const QPointer<QAction> action = qobject_cast<QAction*>(item->data(kActionRole).value<QObject*>());
-  hide();
+  Close();
   if (action) action->trigger();
 }
 

@@ -41,6 +41,7 @@ class CommandPalette : public QFrame {
  private:
   void Rank(const QString& typed);
   void Choose();
+  void Close();  // the keyboard goes back to where it was
 
   struct Listed {
     QString category;
@@ -48,6 +49,7 @@ class CommandPalette : public QFrame {
   };
   QList<Listed> actions_;
   QList<PaletteEntry> entries_;
+  QPointer<QWidget> before_;  // that had the keyboard
   QLineEdit* input_;
   QListWidget* list_;
   int num_choices_ = 0;  // items of the list, less a last line that says what it does not list
