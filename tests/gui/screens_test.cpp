@@ -15,6 +15,7 @@
 
 #include "canvas_layout.h"
 #include "head_table.h"
+#include "notice_bar.h"
 #include "shell_fixture.h"
 #include "welcome_page.h"
 
@@ -206,6 +207,37 @@ TEST_F(ScreensTest, APanelOpenedInASmallWindowDoesNotLieOverASplitMapOfALargeOne
   ASSERT_TRUE(WaitFor(is_open, 3000)) << "there it has a place of its own";
   window_->commands()[ui::Command::kSplit]->trigger();
   EXPECT_TRUE(WaitFor([&] { return WaitForCanvas() && !is_open(); }, 5000)) << "it lies over the first map";
+}
+
+// A lower map leaves more room beside it: the panel opened with a notice, the map shrank, and both went back after it.
+TEST_F(ScreensTest, ANoticeDoesNotOpenTheRolledUpPanel) {
+  ASSERT_NO_FATAL_FAILURE(FirstStart());
+  ASSERT_TRUE(WaitForStatistics());
+  const ui::HeadCanvas* const canvas = window_->canvas();
+  auto* const notice = Find<ui::NoticeBar>("notice");
+  ASSERT_TRUE(WaitFor([&] { return !notice->isVisible(); }, 20000));
+  const auto has_room = [&](int height) { return ui::HasRoomForPanel(canvas->width(), height, {.profiles = true}); };
+  constexpr int kNotice = 34;  // its least
+  int height = 560;
+  for (; height <= 940; height += 4) {
+    window_->resize(1280, height);
+    ASSERT_TRUE(WaitFor([&] { return window_->height() == height; }, 3000));
+    QTest::qWait(20);
+    if (!has_room(canvas->height()) && has_room(canvas->height() - kNotice)) break;
+  }
+  ASSERT_LE(height, 940) << "there is no such window";
+  ASSERT_TRUE(WaitForCanvas());
+  const auto is_rolled_up = [&] { return canvas->PanelControl(QStringLiteral("panel")).height() < 40; };
+  ASSERT_TRUE(WaitFor(is_rolled_up, 3000));
+  notice->ShowError(QStringLiteral("A sentence."));
+  QTest::qWait(100);
+  ASSERT_TRUE(WaitForCanvas());
+  ASSERT_TRUE(has_room(canvas->height())) << "of " << canvas->height() << " pixels: this test tests nothing";
+  EXPECT_TRUE(is_rolled_up());
+  notice->Dismiss();
+  QTest::qWait(100);
+  ASSERT_TRUE(WaitForCanvas());
+  EXPECT_TRUE(is_rolled_up());
 }
 
 TEST_F(ScreensTest, ClicksMeetWhatIsDrawn) {

@@ -214,7 +214,7 @@ void HeadCanvas::Impl::LayOut() {
   // At once: beside a panel that has no room any more the map would have none, and the view would be lost.
   model.SetPanelPlace(PanelPlace::kNone);
   if (model.settings().panel_visible)
-    model.SetPanelPlace(panel.Place(canvas->width(), canvas->height(), model.Parts()));
+    model.SetPanelPlace(panel.Place(canvas->width(), canvas->height() + notice_height, model.Parts()));
   if (!model.settings().panel_visible && beside != nullptr && beside->impl_->model.settings().panel_visible &&
       beside->impl_->model.panel_place() == PanelPlace::kStrip)
     model.SetPanelPlace(PanelPlace::kStrip);

@@ -218,6 +218,9 @@ void HeadCanvas::RestorePanel(const PanelPosition& position) {
   impl_->SettingsChanged();
   impl_->PanelChanged();
 }
+void HeadCanvas::SetNoticeHeight(int height) {
+  impl_->notice_height = height;
+}
 void HeadCanvas::FitRange() {
   impl_->FitRange();
 }

@@ -110,6 +110,10 @@ class HeadCanvas : public GlSurface {
   PanelPosition panel_position() const;
   void RestorePanel(const PanelPosition& position);
 
+  // What a notice above the map takes of its height for a while. Whether the panel has room beside the map is asked of
+  // the height without it: a lower map leaves more room, and the panel opened and closed with every notice.
+  void SetNoticeHeight(int height);
+
   // Spreads the colours over the probabilities in view; nothing changes while none of them is known.
   void FitRange();
   // Emits RangeSet at once for what waits for the end of a frame.

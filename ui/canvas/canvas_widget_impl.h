@@ -80,6 +80,7 @@ class HeadCanvas::Impl {
   std::string trace_name;  // that the map is named with; may be empty
   const HeadCanvas* beside = nullptr;
   analysis::ValueRange known_range;
+  int notice_height = 0;  // see HeadCanvas::SetNoticeHeight
   QMetaObject::Connection compared_mask, compared_tiles;
   QJsonObject waiting_trace_state, waiting_method_state;  // restored before there was a trace or a workbench
 

@@ -134,6 +134,7 @@ void MainWindow::BuildCentre() {
   upper_maps_->addWidget(canvas_);
   lower_maps_->hide();
   layout->addWidget(maps_, 1);
+  maps_->installEventFilter(this);
   // Over the map's lower end and not beside it: a map that shrank would be drawn anew, on another level.
   find_bar_ = new FindBar(&state_.heads, centre);
   find_bar_->FollowBottomOf(maps_);
@@ -411,6 +412,11 @@ bool MainWindow::event(QEvent* event) {
 bool MainWindow::eventFilter(QObject* watched, QEvent* event) {
   if (auto* const bar = qobject_cast<QTabBar*>(watched); bar != nullptr) {
     if (event->type() == QEvent::Resize || event->type() == QEvent::Show) FitTabs(bar);
+    return QMainWindow::eventFilter(watched, event);
+  }
+  if (watched == maps_) {
+    // The notice stands above the maps, and rows of them share what it takes.
+    if (event->type() == QEvent::Resize) canvas_->SetNoticeHeight(maps_->y() / (lower_maps_->isHidden() ? 1 : 2));
     return QMainWindow::eventFilter(watched, event);
   }
   if (event->type() == QEvent::Resize) StateChanged();
