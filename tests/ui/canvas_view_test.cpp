@@ -521,6 +521,24 @@ TEST(CausalRowsTest, TexelCountsEqualBruteForce) {
   }
 }
 
+// In a split window "max 5.58e-04" ended at "max 5.58", another number.
+TEST(KeyProfileTest, WhatFitsOfItsCaptionHasNoPartOfANumber) {
+  const std::string whole = "mean p per key, over the visible queries; max 5.58e-04 (keys 0 to 15)",
+                    narrow = "mean p per key; max 5.58e-04 (keys 0 to 15)";
+  const auto fitting = [&](size_t letters) {
+    return KeyProfileThatFits(whole, narrow, [=](const std::string& text) { return text.size() <= letters; });
+  };
+  EXPECT_EQ(fitting(100), whole);
+  EXPECT_EQ(fitting(whole.size() - 1), narrow);
+  EXPECT_EQ(fitting(narrow.size() - 1), "mean p per key; max 5.58e-04");
+  EXPECT_EQ(fitting(27), "max 5.58e-04");
+  EXPECT_EQ(fitting(11), "");
+  // Of a profile that is not known yet.
+  EXPECT_EQ(KeyProfileThatFits("mean p per key, a", "mean p per key",
+                               [](const std::string& text) { return text.size() < 15; }),
+            "mean p per key");
+}
+
 // What is written into a cell that is too narrow for four digits: never wider than the narrowest cell, and still the
 // value, to the digits that are there.
 TEST(MapOverlayTest, AShortProbabilityHasFiveCharactersAndStillTheValue) {

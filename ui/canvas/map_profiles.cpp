@@ -41,10 +41,10 @@ void DrawColumnProfile(ImDrawList* list, const CanvasModel& model, const Overlay
   const auto fits = [&area](const std::string& text) {
     return static_cast<double>(TextSize(text).x) <= area.width - 6;
   };
-  std::string caption = ColumnProfileText(model, profiles);
-  if (!fits(caption)) caption = ColumnProfileText(model, profiles, /*narrow=*/true);
-  if (!fits(caption)) caption.resize(std::min(caption.size(), caption.find(" (")));  // where the largest is can be seen
-  DrawText(list, area.x + 3, area.y + 1, inks.dim, caption);
+  // On the bars, which the first keys of a short prompt reach the top with: the ink of what is read.
+  DrawText(list, area.x + 3, area.y + 1, inks.text,
+           KeyProfileThatFits(ColumnProfileText(model, profiles), ColumnProfileText(model, profiles, /*narrow=*/true),
+                              fits));
   list->PopClipRect();
   // The bars' ends on the scale of the map's colours.
   const double line = ImGui::GetFontSize();

@@ -88,6 +88,18 @@ std::optional<ProfilePeak> PeakOf(const std::vector<float>& bins, int64_t first_
   return peak;
 }
 
+std::string KeyProfileThatFits(const std::string& whole, const std::string& narrow,
+                               const std::function<bool(const std::string&)>& fits) {
+  // Where the largest is can be seen, and of what it is the largest, stands in the manual.
+  const std::string without_place = narrow.substr(0, narrow.find(" ("));
+  const size_t semicolon = without_place.find("; ");
+  const std::string largest = semicolon == std::string::npos ? without_place : without_place.substr(semicolon + 2);
+  for (const std::string& text : {whole, narrow, without_place, largest}) {
+    if (fits(text)) return text;
+  }
+  return {};
+}
+
 std::vector<ProfileBar> BarsOf(const std::vector<float>& bins, double scale,
                                const std::function<double(size_t)>& edge) {
   std::vector<ProfileBar> bars;

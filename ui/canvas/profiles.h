@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "analysis/types/map_words.h"
@@ -31,6 +32,11 @@ ViewProfiles ComputeProfiles(const ScoreRect& visible, int32_t level, const Caus
 // known.
 using analysis::ProfilePeak;
 std::optional<ProfilePeak> PeakOf(const std::vector<float>& bins, int64_t first_bin, int32_t level, int64_t map_size);
+
+// What fits of a key profile's caption (analysis::DescribeKeyProfile, `whole` or narrow): less and less of it, but no
+// part of a number, which would be another one. Nothing: not even the largest fits.
+std::string KeyProfileThatFits(const std::string& whole, const std::string& narrow,
+                               const std::function<bool(const std::string&)>& fits);
 
 // Bars for the values that are known, bin i from edge(i) to edge(i + 1), with ends between pixels of the screen, of
 // which a point of the window has `scale`. Bars that cover each other would be darker there, since they let the ground
