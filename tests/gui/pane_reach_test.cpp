@@ -195,6 +195,37 @@ TEST_F(PaneReachTest, ThePaletteGivesTheKeyboardBack) {
   EXPECT_NE(window_->focusWidget(), window_->canvas());
 }
 
+// "a-very-long-name-of-a-trac" told no trace of a series from another.
+TEST(WelcomePageTest, ALongNameOfARecentTraceKeepsItsEnd) {
+  QMainWindow window;
+  window.resize(1000, 700);
+  auto* sibling = new QWidget(&window);
+  window.setCentralWidget(sibling);
+  ui::WelcomePage page(&window);
+  window.show();
+  const QString name = QStringLiteral("a & ") + QString(150, u'b') + QStringLiteral("-16K.h5");
+  page.Open(sibling, {QStringLiteral("/traces/") + name}, {}, {});
+  const auto links = page.findChildren<QPushButton*>();
+  const auto recent = std::ranges::find_if(links, [](const auto* one) { return one->text().startsWith(u'a'); });
+  ASSERT_NE(recent, links.end());
+  EXPECT_TRUE((*recent)->text().startsWith(QStringLiteral("a && b"))) << (*recent)->text().toStdString();
+  EXPECT_TRUE((*recent)->text().endsWith(QStringLiteral("b-16K.h5")));
+  EXPECT_GE((*recent)->width(), (*recent)->fontMetrics().horizontalAdvance((*recent)->text())) << "it is cut";
+  EXPECT_TRUE((*recent)->toolTip().contains(name.toHtmlEscaped())) << "the whole of it";
+}
+
+TEST(TraceInfoTest, OneHeadIsOne) {
+  QObject parent;
+  ui::HeadStore store(&parent);
+  ui::TraceInfo info(&store);
+  ui::TraceSummary trace;
+  trace.heads = {{2, 0}};
+  store.SetTrace(std::move(trace));
+  const QTreeWidgetItem* const last = info.topLevelItem(info.topLevelItemCount() - 1);
+  ASSERT_NE(last, nullptr);
+  EXPECT_EQ(last->text(1), QStringLiteral("1 head in 1 layer"));
+}
+
 TEST_F(PaneReachTest, AMethodIsFoundByAWordOfItsPaper) {
   ASSERT_NO_FATAL_FAILURE(Open());
   Press(Qt::Key_P, Qt::ControlModifier | Qt::ShiftModifier);

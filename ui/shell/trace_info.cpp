@@ -87,7 +87,9 @@ void TraceInfo::Rebuild() {
   line(tr("Query rows"), trace.rows_contiguous
                              ? tr("%1, consecutive").arg(CountText(trace.num_rows))
                              : tr("%1, with gaps: methods need consecutive rows").arg(CountText(trace.num_rows)));
-  line(tr("Recorded"), tr("%1 heads in %2 layers").arg(trace.heads.size()).arg(layers.size()));
+  line(tr("Recorded"), tr("%1 in %2")
+                           .arg(trace.heads.size() == 1 ? tr("1 head") : tr("%1 heads").arg(trace.heads.size()),
+                                layers.size() == 1 ? tr("1 layer") : tr("%1 layers").arg(layers.size())));
 }
 
 QWidget* MakeTracePane(WindowState* state) {

@@ -218,8 +218,9 @@ void WelcomePage::Open(QWidget* sibling, const QStringList& recent, const std::v
   Empty(examples_);
   Empty(heads_);
   for (const QString& path : recent.mid(0, kMostRecent)) {
-    connect(AddLink(recent_, ShownInMenu(QFileInfo(path).fileName()), ShownToolTip(path)), &QPushButton::clicked, this,
-            [this, path] {
+    connect(AddLink(recent_, ShownShort(QFileInfo(path).fileName()).replace(u'&', QStringLiteral("&&")),
+                    ShownToolTip(path)),
+            &QPushButton::clicked, this, [this, path] {
               hide();
               Q_EMIT OpenRequested(path);
             });
