@@ -177,6 +177,20 @@ TEST_F(WindowStateTest, TheExecutorDoesNotRunWhereNobodyWantsItAndSaysWhyItDidNo
   EXPECT_FALSE(trial.live());
 }
 
+// "Open a head and choose a method" stood there while a long head's mask was on its way, and where it was refused.
+TEST_F(WindowStateTest, WhereNoMaskIsItIsSaidWhy) {
+  MethodTrial& trial = state_.trial;
+  EXPECT_EQ(trial.WhyNoMask(), QStringLiteral("No mask: open a head and choose a method."));
+  workbench_.fail_next_mask = true;
+  state_.heads.Select({0, 1});
+  EXPECT_EQ(trial.WhyNoMask(), QStringLiteral("The mask is being computed…"));
+  Deliver();
+  EXPECT_EQ(trial.WhyNoMask(), QStringLiteral("method band: no room: raise the window."));
+  trial.SetValue("window", 16);
+  Deliver();
+  EXPECT_EQ(trial.WhyNoMask(), QString());
+}
+
 TEST_F(WindowStateTest, WhatIsMeasuredHasTheMachineToItselfAndTheLastLiveRunFollows) {
   MethodTrial& trial = state_.trial;
   MethodTrial& other = state_.references[0];

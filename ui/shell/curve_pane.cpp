@@ -110,8 +110,7 @@ void CurveChart::Paint(QPainter& painter, const QRect& area) const {
   painter.fillRect(area, palette().base());
   if (bins_.empty()) {
     painter.setPen(palette().color(QPalette::PlaceholderText));
-    painter.drawText(area.adjusted(12, 4, -12, -4), Qt::AlignCenter | Qt::TextWordWrap,
-                     tr("No mask: open a head and choose a method."));
+    painter.drawText(area.adjusted(12, 4, -12, -4), Qt::AlignCenter | Qt::TextWordWrap, state_->trial.WhyNoMask());
     return;
   }
   const QRectF plot = Plot(area);

@@ -36,8 +36,9 @@ MassChart::MassChart(QWidget* parent) : QWidget(parent) {
   setMouseTracking(true);
 }
 
-void MassChart::SetMass(const std::optional<MassDistribution>& mass, bool outdated) {
+void MassChart::SetMass(const std::optional<MassDistribution>& mass, bool outdated, const QString& why_none) {
   mass_ = mass;
+  why_none_ = why_none;
   outdated_ = outdated;
   update();
 }
@@ -126,8 +127,7 @@ void MassChart::paintEvent(QPaintEvent*) {
   painter.fillRect(rect(), palette().base());
   if (!mass_ || mass_->num_rows == 0) {
     painter.setPen(palette().color(QPalette::Disabled, QPalette::Text));
-    painter.drawText(rect().adjusted(12, 4, -12, -4), Qt::AlignCenter | Qt::TextWordWrap,
-                     tr("No mask: open a head and choose a method."));
+    painter.drawText(rect().adjusted(12, 4, -12, -4), Qt::AlignCenter | Qt::TextWordWrap, why_none_);
     return;
   }
   PaintAxes(painter);

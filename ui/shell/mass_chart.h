@@ -19,8 +19,8 @@ class MassChart : public QWidget {
  public:
   explicit MassChart(QWidget* parent = nullptr);
 
-  // Nothing: no mask is known. `outdated`: of parameters that have changed since; drawn faintly.
-  void SetMass(const std::optional<analysis::MassDistribution>& mass, bool outdated);
+  // Nothing: no mask is known, for `why_none`. `outdated`: of parameters that have changed since; drawn faintly.
+  void SetMass(const std::optional<analysis::MassDistribution>& mass, bool outdated, const QString& why_none = {});
   void SetTarget(double target);
   void SetLogarithmic(bool logarithmic);  // the axis of counts
 
@@ -77,6 +77,7 @@ class MassChart : public QWidget {
   void EndBrush(const Brush& brush);
 
   std::optional<analysis::MassDistribution> mass_;
+  QString why_none_;
   bool outdated_ = false, logarithmic_ = true, dragging_ = false;
   double target_ = 0;
   Brush brush_;

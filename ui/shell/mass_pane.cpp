@@ -83,7 +83,8 @@ void MassPane::Refresh() {
   chart_->SetTarget(target);
   const MethodTrial::Brush& brush = state_->trial.brush();
   chart_->SetBrush(brush ? MethodTrial::Brush({brush->first, std::min(brush->second, 1.0)}) : std::nullopt);
-  chart_->SetMass(mask ? std::optional(mask->distribution) : std::nullopt, state_->trial.mask_pending());
+  chart_->SetMass(mask ? std::optional(mask->distribution) : std::nullopt, state_->trial.mask_pending(),
+                  state_->trial.WhyNoMask());
   search_->setText(searching ? tr("Cancel search") : tr("Meet target"));
   search_->setToolTip(
       searchable ? tr("Find the cheapest parameters with fewer than 5 % of the queries below %1").arg(target)

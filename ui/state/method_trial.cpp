@@ -6,6 +6,8 @@
 #include <map>
 #include <utility>
 
+#include "shown_text.h"
+
 namespace headscope::ui {
 
 double SnappedValue(const kernels::ParameterSpec& spec, double value) {
@@ -331,6 +333,13 @@ void MethodTrial::RequestMask() {
     SendMaskRequest();
   }
   Q_EMIT Changed();
+}
+
+QString MethodTrial::WhyNoMask() const {
+  if (mask_) return {};
+  if (mask_pending_) return tr("The mask is being computed…");
+  if (!mask_error_.empty()) return Shown(mask_error_);
+  return tr("No mask: open a head and choose a method.");
 }
 
 void MethodTrial::SendMaskRequest() {

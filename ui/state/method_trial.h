@@ -101,6 +101,7 @@ class MethodTrial : public QObject {
   const std::optional<LiveMask>& shown_mask() const { return ghost_ ? ghost_ : mask_; }
   bool mask_pending() const { return mask_pending_; }
   const std::string& mask_error() const { return mask_error_; }
+  QString WhyNoMask() const;  // a sentence in the place of what a mask would show; empty: there is one
   // Whether every mask is followed by a run of the executor.
   void SetLiveWanted(bool wanted);
   // The last of these runs. While the next is on its way (live_pending), or waits for its mask, it is of other

@@ -47,8 +47,8 @@ class TraceKeeper : public QObject {
     // The same of tunings.
     int num_tunings_of_less = 0;
     int64_t tokens_of_tunings = 0;
-    // Lengths that runs, notes and tunings name beyond the most that are looked up, of notes first and the longest first: what
-    // is of them stays in the file, whether it is of this trace or not.
+    // Lengths that runs, notes and tunings name beyond the most that are looked up, of notes first and the longest
+    // first: what is of them stays in the file, whether it is of this trace or not.
     int num_lengths_left_out = 0;
 
     QString WhatIsNotShown() const;  // in sentences; empty: all is
