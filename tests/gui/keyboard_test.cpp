@@ -212,6 +212,25 @@ TEST_F(KeyboardTest, EscapeClosesTheFindBarThenTheNotice) {
   EXPECT_FALSE(notice->isVisible());
 }
 
+// It went to the matrix, where the next arrow opened another head.
+TEST_F(KeyboardTest, TheFindBarGivesTheKeyboardBack) {
+  Open();
+  auto* input = Find<QLineEdit>("findInput");
+  window_->canvas()->setFocus();
+  for (const ui::Command command : {ui::Command::kFindToken, ui::Command::kGoTo}) {
+    window_->commands()[command]->trigger();
+    ASSERT_EQ(window_->focusWidget(), input);
+    QTest::keyClick(input, Qt::Key_Escape);
+    EXPECT_FALSE(input->isVisible());
+    EXPECT_EQ(window_->focusWidget(), window_->canvas());
+  }
+  window_->commands()[ui::Command::kGoTo]->trigger();
+  input->setText(QStringLiteral("40, 3"));
+  QTest::keyClick(input, Qt::Key_Return);
+  EXPECT_FALSE(input->isVisible());
+  EXPECT_EQ(window_->focusWidget(), window_->canvas());
+}
+
 TEST_F(KeyboardTest, ZoomByPlusAndMinusAndHeadsByCommaAndPeriodFromTheMap) {
   Open();
   ui::HeadCanvas* canvas = window_->canvas();

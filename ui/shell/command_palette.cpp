@@ -108,7 +108,7 @@ void CommandPalette::Open(const QList<PaletteGroup>& groups, const QList<Palette
   const QWidget* window = parentWidget();
   const int palette_width = std::min(680, window->width() - 40);
   setGeometry((window->width() - palette_width) / 2, 40, palette_width, std::min(420, window->height() - 80));
-  if (!isVisible()) before_ = window->window()->focusWidget();
+  before_.Take(this);
   input_->clear();
   Rank({});
   show();
@@ -117,9 +117,7 @@ void CommandPalette::Open(const QList<PaletteGroup>& groups, const QList<Palette
 }
 
 void CommandPalette::Close() {
-  // Else Qt gives the keyboard to whatever comes next, such as a row of tabs.
-  if (before_ != nullptr && before_->isVisible() && before_->isEnabled() && input_->hasFocus())
-    before_->setFocus(Qt::OtherFocusReason);
+  before_.GiveBack(this);
   hide();
 }
 

@@ -10,6 +10,8 @@
 #include <QPointer>
 #include <functional>
 
+#include "borrowed_focus.h"
+
 namespace headscope::ui {
 
 // Of an action: the name of what it leads to, as a person may type it alone ("Trace" of "Go to Trace").
@@ -49,7 +51,7 @@ class CommandPalette : public QFrame {
   };
   QList<Listed> actions_;
   QList<PaletteEntry> entries_;
-  QPointer<QWidget> before_;  // that had the keyboard
+  BorrowedFocus before_;
   QLineEdit* input_;
   QListWidget* list_;
   int num_choices_ = 0;  // items of the list, less a last line that says what it does not list

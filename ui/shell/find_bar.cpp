@@ -73,8 +73,13 @@ void FindBar::Open(Mode mode) {
   input_->clear();
   result_->clear();
   Place();
+  focus_.Take(this);
   show();
   input_->setFocus();
+}
+
+void FindBar::hideEvent(QHideEvent*) {
+  if (isHidden()) focus_.GiveBack(this);  // and not with its window
 }
 
 bool FindBar::eventFilter(QObject* watched, QEvent* event) {

@@ -7,6 +7,7 @@
 #include <QLineEdit>
 #include <vector>
 
+#include "borrowed_focus.h"
 #include "head_store.h"
 
 namespace headscope::ui {
@@ -29,6 +30,7 @@ class FindBar : public QFrame {
 
  protected:
   bool eventFilter(QObject* watched, QEvent* event) override;
+  void hideEvent(QHideEvent* event) override;
 
  private:
   enum class Mode { kGoTo, kFind };
@@ -47,6 +49,7 @@ class FindBar : public QFrame {
   bool visited_ = false;  // the current match has been gone to
   QLabel *title_, *result_;
   QLineEdit* input_;
+  BorrowedFocus focus_;
 };
 
 }  // namespace headscope::ui
