@@ -501,6 +501,8 @@ TEST_F(KeptStateTest, StatisticsAreResumedAfterACancel) {
   ASSERT_LT(known, 80u) << "cancelled while they were under way";
   ASSERT_TRUE(Find<QPushButton>("noticeAction")->isVisible());
   QTest::mouseClick(Find<QPushButton>("noticeAction"), Qt::LeftButton);
+  // Before the first of them reports, which of a long prompt takes a while.
+  EXPECT_EQ(Find<QLabel>("progressText")->text(), QStringLiteral("Statistics of the heads"));
   EXPECT_TRUE(WaitFor([&] { return window_->store()->AllStatistics().size() == 80; }, 60000));
 }
 

@@ -221,6 +221,10 @@ void MainWindow::RequestStatistics() {
     notice_->ShowOffer(tr("Statistics stopped. The remaining heads keep their quick estimates."), tr("Resume"),
                        [this] { RequestStatistics(); });
   });
+  // Of a long prompt the first head alone takes a while, and a bar without a word could be anything's.
+  ProgressReport at_first;
+  at_first.stage = tr("Statistics of the heads").toStdString();
+  progress_->Update(kStatisticsWork, at_first);
   workbench_->RequestStatistics(
       WhileAlive(this,
                  [this](const analysis::HeadStatistics& statistics) {
