@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/errors.h"
+#include "base/quoted_text.h"
 #include "data/shallow_json.h"
 #include "model/input_file.h"
 
@@ -52,7 +53,14 @@ void Manifest::GoOn() {
 }
 
 void Manifest::GoOnWith(std::string_view text) {
-  const std::optional<Json> read = data::ParseShallowJson<Json>(text);
+  std::optional<std::string> twice;
+  const std::optional<Json> read = data::ParseShallowJson<Json>(text, &twice);
+  if (twice) {
+    throw BadInputError({.file = path_,
+                         .field = Quoted(*twice),
+                         .problem = "the name appears twice in one object",
+                         .remedy = "move the file away, or choose another folder"});
+  }
   if (!read || !IsManifest(*read)) {
     throw BadInputError({.file = path_,
                          .problem = "is not a manifest of captures",

@@ -18,6 +18,7 @@
 #include "base/error_with_help.h"
 #include "base/errors.h"
 #include "base/file_format.h"
+#include "base/quoted_text.h"
 #include "data/shallow_json.h"
 
 namespace headscope::analysis {
@@ -71,7 +72,9 @@ std::optional<FieldValue> FromCsv(const std::string& text, const ResultField& fi
 }  // namespace
 
 std::vector<MethodResult> ParseComparisonJson(const std::string& text, const std::string& source) {
-  const std::optional<ReadJson> parsed = data::ParseShallowJson<ReadJson>(text);
+  std::optional<std::string> twice;
+  const std::optional<ReadJson> parsed = data::ParseShallowJson<ReadJson>(text, &twice);
+  if (twice) Refuse(source, Quoted(*twice) + " appears twice in one object");
   if (!parsed) Refuse(source, "it is nested more than " + std::to_string(data::kMostJsonDepth) + " levels deep");
   const ReadJson& json = *parsed;
   const ReadJson schema = json.is_object() ? json.value("schema", ReadJson()) : ReadJson();

@@ -14,6 +14,7 @@
 #include "analysis/types/printable.h"
 #include "base/device.h"
 #include "base/errors.h"
+#include "base/quoted_text.h"
 #include "choices/tuning_fields.h"
 #include "data/model_json.h"
 #include "data/shallow_json.h"
@@ -147,11 +148,17 @@ TunedHead HeadOf(const Tuning& tuning, const Json& json) {
 
 // Of a line after the first. Throws BadInputError, of the file, where it is damaged.
 std::vector<TunedHead> UnitOf(const Tuning& tuning, const std::string& line, const std::string& path) {
-  const BadInputError damaged(
+  BadInputError damaged(
       Fault{.file = path, .problem = "a line of it is damaged", .remedy = "remove the file to start again"});
   std::vector<TunedHead> unit;
   try {
-    const std::optional<Json> heads = data::ParseShallowJson<Json>(line);
+    std::optional<std::string> twice;
+    const std::optional<Json> heads = data::ParseShallowJson<Json>(line, &twice);
+    if (twice) {
+      damaged = BadInputError(Fault{.file = path,
+                                    .problem = "a line of it has the name " + Quoted(*twice) + " twice in one object",
+                                    .remedy = "remove the file to start again"});
+    }
     if (!heads || !heads->is_array()) throw damaged;
     for (const Json& head : *heads) unit.push_back(HeadOf(tuning, head));
   } catch (const BadInputError&) {

@@ -11,11 +11,14 @@
 #include <initializer_list>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <sstream>
 #include <tuple>
 
 #include "analysis/types/head_statistic.h"
 #include "analysis/types/row_statistic.h"
 #include "base/device.h"
+#include "data/shallow_json.h"
 
 namespace headscope {
 
@@ -169,7 +172,11 @@ std::vector<KnownHead> StatisticsStore::Load() const {
   std::ifstream file(path_, std::ios::binary);
   if (!file) return {};
   try {
-    const nlohmann::json json = nlohmann::json::parse(file);
+    std::ostringstream text;
+    text << file.rdbuf();
+    const std::optional<nlohmann::json> read = data::ParseShallowJson<nlohmann::json>(text.view());
+    if (!read) return {};
+    const nlohmann::json& json = *read;
     if (json.at("schema") != kSchema) return {};
     if (!std::ranges::all_of(json.at("heads"), &HasInts)) return {};
     auto heads = json.at("heads").get<std::vector<KnownHead>>();

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/errors.h"
+#include "base/quoted_text.h"
 #include "data/shallow_json.h"
 
 namespace headscope::data {
@@ -28,7 +29,14 @@ std::string ReadUntrustedText(const std::string& path, const std::string& remedy
 }
 
 nlohmann::json ReadUntrustedJson(const std::string& path, const std::string& remedy) {
-  std::optional<nlohmann::json> json = ParseShallowJson<nlohmann::json>(ReadUntrustedText(path, remedy));
+  std::optional<std::string> twice;
+  std::optional<nlohmann::json> json = ParseShallowJson<nlohmann::json>(ReadUntrustedText(path, remedy), &twice);
+  if (twice) {
+    throw BadInputError({.file = path,
+                         .field = Quoted(*twice),
+                         .problem = "the name appears twice in one object",
+                         .remedy = "write it once"});
+  }
   if (!json) {
     throw BadInputError({.file = path,
                          .problem = "is nested more than " + std::to_string(kMostJsonDepth) + " levels deep",

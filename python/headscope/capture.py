@@ -77,10 +77,20 @@ def _token_ids(text):
     return ids
 
 
+def _members(path, pairs):
+    """An object, of which json would take the last of two members of one name."""
+    members = {}
+    for name, value in pairs:
+        if name in members:
+            raise BadInputError(f"{path}: {json.dumps(name)}: the name appears twice in one object; write it once")
+        members[name] = value
+    return members
+
+
 def _messages(path):
     """The conversation of a file: a list of messages, or an object that has one as `messages`."""
     try:
-        found = json.loads(pathlib.Path(path).read_bytes())
+        found = json.loads(pathlib.Path(path).read_bytes(), object_pairs_hook=lambda pairs: _members(path, pairs))
     except OSError as error:
         raise UsageError(f"chat {path}: {error.strerror}; name a file that can be read") from None
     except (ValueError, RecursionError):

@@ -2,6 +2,7 @@
 // Statistics and runs as tables and JSON: one list of fields, in every file.
 #include "analysis/result_fields.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -249,6 +250,8 @@ TEST(ResultFields, WhatIsNoTableOfRunsIsOneSentence) {
                            R"({"schema": "headscope-comparison-1", "results": [[]]})",
                            R"({"schema": "headscope-comparison-1", "results": [{"method": 5, "select": []}]})"})
     EXPECT_EQ(refusal(&ParseComparisonJson, text).find("mine.txt: "), 0u) << text;
+  EXPECT_THAT(refusal(&ParseComparisonJson, R"({"schema": "headscope-comparison-1", "results": [], "results": [{}]})"),
+              ::testing::HasSubstr("mine.txt: \"results\" appears twice in one object; "));
   for (const char* text : {"", "\"", "layer,head\n1,2\n", "layer,head,method,phase\n1,2\n"})
     EXPECT_EQ(refusal(&ParseComparisonCsv, text).find("mine.txt: "), 0u) << text;
   // Values of a wrong type keep their defaults.

@@ -598,6 +598,8 @@ class Configurations(TraceCase):
         for damaged in ([1], {}, [{}], [unit[0] | {"method": 7}], [unit[0] | {"id": [-1, 0]}], [unit[0] | {"device_id": "tpu"}], [unit[0] | {"found": {"values": "none=1"}}]):
             kept.write_text(lines + json.dumps(damaged) + "\n")
             self.assertIn("a line of it is damaged; remove the file to start again", run(*command[1:], "--quiet", code=3).stderr, damaged)
+        kept.write_text(lines + '[{"method": 0, "found": {"kept": 1, "kept": 2}}]\n')
+        self.assertIn('a line of it has the name "kept" twice in one object; remove the file', run(*command[1:], "--quiet", code=3).stderr)
         kept.write_text(lines)
         with open(kept, "a") as file:
             file.write('[{"id": [9,')  # as a kill in the middle of a line leaves it

@@ -126,6 +126,12 @@ TEST_F(StatisticsStoreTest, ADamagedFileCountsAsAbsent) {
   EXPECT_TRUE(Store().Load().empty());
   std::ofstream(Store().path()) << R"({"schema": "headscope-statistics-cache-1", "heads": []})";
   EXPECT_TRUE(Store().Load().empty());
+  // Of a name twice a parser takes the last.
+  ASSERT_EQ(Store().Save({{EveryFieldDifferent(), kEvidence}}), "");
+  std::string text;
+  std::getline(std::ifstream(Store().path()), text, '\0');
+  std::ofstream(Store().path()) << text.insert(1, R"("schema": "of another program",)");
+  EXPECT_TRUE(Store().Load().empty());
 }
 
 }  // namespace

@@ -122,6 +122,7 @@ TEST(Manifest, DamagedOnesAreRefusedInASentence) {
   EXPECT_LT(refused, 5000);
   const std::string deep(1 << 20, '[');
   EXPECT_EQ(run(R"({"schema":"headscope-captures-1","captures":[{"line":1,"bytes":1,"complete":true,"x":)" + deep), 1);
+  EXPECT_EQ(run(R"({"schema":"of another program",)" + whole.substr(whole.find('{') + 1)), 1) << "a name twice";
   EXPECT_EQ(
       run(R"({"schema":"headscope-captures-1","prompts":)" + deep + std::string(1 << 20, ']') + R"(,"captures":[]})"),
       1);

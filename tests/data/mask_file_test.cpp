@@ -19,6 +19,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 BlockMaskFile ReadBlockMask(const std::string& path) {
   return std::get<BlockMaskFile>(ReadMaskJson(path));
@@ -88,6 +89,20 @@ TEST_F(MaskFileTest, RefusesWhatIsNoIndexInJson) {
   EXPECT_THAT(refusal("\"num_qo_heads\": 1", "\"num_qo_heads\": -2147483648"), HasSubstr("heads: has 1 heads"));
   EXPECT_THAT(refusal("[3]", "{}"), HasSubstr("columns: is not a list"));
   EXPECT_THAT(refusal("[3]", "[18446744073709551615]"), HasSubstr("columns"));
+}
+
+// Of two a parser takes the last without a word, and another program maybe the first.
+TEST_F(MaskFileTest, RefusesANameTwiceByThatName) {
+  const auto read = [](const std::string& path) { ReadMaskJson(path); };
+  std::string index = kIndex;
+  index.insert(index.rfind('}'), R"(, "seq_\u0071": 130)");
+  EXPECT_THAT(Refusal(index, read), HasSubstr(": \"seq_q\": the name appears twice in one object; write it once"));
+  for (const std::string text :
+       {R"({"a": [{"b": {"c": 1, "d": 2, "c": 1}}]})", R"({"x": {"c": 1}, "y": [{"c": 2, "c": {}}]})"})
+    EXPECT_THAT(Refusal(text, read), HasSubstr(": \"c\": the name appears twice"));
+  // The same name in objects of their own, and what is no JSON behind two names.
+  EXPECT_THAT(Refusal(R"({"a": {"a": [{"a": 1}, {"a": 2}]}})", read), Not(HasSubstr("twice")));
+  EXPECT_THAT(Refusal(R"({"a": 1, "a": 2)", read), Not(HasSubstr("twice")));
 }
 
 TEST_F(MaskFileTest, ReadsAFlexAttentionBlockMask) {

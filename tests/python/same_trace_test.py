@@ -499,6 +499,9 @@ class CommandLine(cases.FolderCase):
         for bad in ("", "{}", "[]", "[1]", '[{"role": "user"}]', '[{"role": 1, "content": ""}]', "[" * 100000):
             chat.write_text(bad)
             self.refused(3, model, "--chat", chat, "-o", output, "--force", words=("chat.json",))
+        for twice in ('[{"role": "user", "role": "system", "content": ""}]', '{"role": 1, "messages": [], "role": 2}'):
+            chat.write_text(twice)
+            self.refused(3, model, "--chat", chat, "-o", output, "--force", words=('chat.json: "role": the name appears twice in one object; write it once',))
         self.refused(2, model, "--chat", self.folder / "none.json", "-o", output, "--force", words=("none.json",))
         chat.write_text('[{"role": "user", "content": "Who?"}]')
         self.refused(3, MODEL, "--chat", chat, "-o", self.folder / "none.h5", words=("no chat template",))

@@ -459,5 +459,28 @@ TEST(StateFile, WhatWouldBeTooLargeToReadIsNotWritten) {
   EXPECT_EQ(ReadStateFile(path, 1000)[QStringLiteral("text")].toString().size(), 900);
 }
 
+// Qt takes the last of two, so that a note that somebody wrote in between would be gone without a word.
+TEST(StateFile, OfANameTwiceIsRefusedByThatName) {
+  const QTemporaryDir folder;
+  const QString path = folder.filePath(QStringLiteral("state.json"));
+  const auto said = [&](const QByteArray& text) {
+    QFile file(path);
+    EXPECT_TRUE(file.open(QIODevice::WriteOnly) && file.write(text) == text.size());
+    file.close();
+    QString error;
+    const bool is_read = !ReadStateFile(path, 1000, &error).isEmpty();
+    EXPECT_EQ(is_read, error.isEmpty()) << text.constData();
+    return error.remove(path);
+  };
+  const QString refused = QStringLiteral(" was not changed: one of its objects has the name %1 twice.");
+  EXPECT_EQ(said(R"({"a": 1, "b": 2, "a": 3})"), refused.arg(QStringLiteral("\"a\"")));
+  EXPECT_EQ(said(R"({"list": [1, {"x": {"a": [{}], "\u0061": "}:"}}]})"), refused.arg(QStringLiteral("\"a\"")));
+  EXPECT_EQ(said(R"({"": 1, "": 2})"), refused.arg(QStringLiteral("\"\"")));
+  EXPECT_EQ(said(R"({"\"": 1, "b": 2, "\u0022": 2})"), refused.arg(QStringLiteral("\"\\\"\"")));
+  for (const char* once : {R"({"a": {"a": [{"a": 1}, {"a": 2}]}, "b": "a", "c": ["a", "a"]})",
+                           R"({"a\\": 1, "a": "{\"a\": 1}"})", R"({"a": 1, "A": 2, "a ": ": \"a\":"})"})
+    EXPECT_EQ(said(once), QString());
+}
+
 }  // namespace
 }  // namespace headscope::ui

@@ -4,9 +4,15 @@
 #include <QDir>
 #include <QFile>
 #include <QFileInfo>
+#include <QJsonArray>
 #include <QJsonDocument>
 #include <QLockFile>
 #include <QSaveFile>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "base/quoted_text.h"
 
 namespace headscope::ui {
 namespace {
@@ -16,6 +22,43 @@ constexpr int kWaitForTurnMs = 10000;
 
 QString Sentence(const QString& path, const QString& why) {
   return QStringLiteral("%1 could not be written: %2.").arg(path, why);
+}
+
+// The first name that an object of a valid JSON text has twice, of which Qt takes the last.
+std::optional<QString> NameTwice(const QByteArray& text) {
+  std::vector<std::set<QString>> names;  // of the objects and lists that are open
+  QString last;                          // string
+  for (qsizetype at = 0; at < text.size(); ++at) {
+    switch (text[at]) {
+      case '"': {
+        const qsizetype begin = at++;
+        bool is_escaped = false;
+        for (; text[at] != '"'; ++at) {
+          if (text[at] != '\\') continue;
+          is_escaped = true;
+          ++at;
+        }
+        const QByteArray quoted = text.mid(begin, at + 1 - begin);
+        last = is_escaped ? QJsonDocument::fromJson('[' + quoted + ']').array().first().toString()
+                          : QString::fromUtf8(quoted.mid(1, quoted.size() - 2));
+        break;
+      }
+      case ':':
+        if (!names.back().insert(last).second) return last;
+        break;
+      case '{':
+      case '[':
+        names.emplace_back();
+        break;
+      case '}':
+      case ']':
+        names.pop_back();
+        break;
+      default:
+        break;
+    }
+  }
+  return {};
 }
 
 }  // namespace
@@ -29,8 +72,13 @@ QJsonObject ReadStateFile(const QString& path, qint64 most_bytes, QString* error
   if (!file.exists()) return {};
   if (!file.open(QIODevice::ReadOnly)) return refuse(file.errorString());
   if (file.size() > most_bytes) return refuse(QStringLiteral("it is larger than any file that headscope keeps there"));
-  const QJsonDocument document = QJsonDocument::fromJson(file.read(file.size()));  // no more: its room is made first
+  const QByteArray text = file.read(file.size());  // no more: its room is made first
+  const QJsonDocument document = QJsonDocument::fromJson(text);
   if (!document.isObject()) return refuse(QStringLiteral("it is not a JSON object"));
+  if (const std::optional<QString> name = NameTwice(text)) {
+    return refuse(QStringLiteral("one of its objects has the name %1 twice")
+                      .arg(QString::fromStdString(Quoted(name->toStdString()))));
+  }
   return document.object();
 }
 

@@ -15,7 +15,7 @@ constexpr size_t kMostTextBytes = size_t{64} << 20;
 std::string ReadUntrustedText(const std::string& path, const std::string& remedy);
 
 // Discarded (is_discarded()) where the file is not JSON. Nested 16 levels deep at most, so that whatever walks it may
-// recurse. Throws BadInputError naming file and `remedy`.
+// recurse, and without a name that an object has twice. Throws BadInputError naming file and `remedy`, or that name.
 nlohmann::json ReadUntrustedJson(const std::string& path, const std::string& remedy);
 
 }  // namespace headscope::data
