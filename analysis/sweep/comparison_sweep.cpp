@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "analysis/head_sweeps.h"
+#include "analysis/prefill_heads.h"
 #include "base/device.h"
 #include "kernels/method_names.h"
 
@@ -46,9 +47,11 @@ Status WhichRun(const MeasuredHeads& measured, const ComparisonSweep& comparison
   for (size_t i = 0; i < comparison.methods.size(); ++i) {
     const AskedMethod& asked = comparison.methods[i];
     const kernels::DecodeMethod* const decode = kernels::FindMethod(asked.name).decode;
-    if (comparison.left_out && decode != nullptr) {
-      Status status = CheckDecodeRuns(measured, *decode, asked.values, comparison.options.decode_rows,
-                                      comparison.options.num_threads, stop);
+    if (comparison.left_out) {
+      Status status = decode == nullptr
+                          ? CheckPrefillHeads(measured, {measured.layer, measured.first_qo_head})
+                          : CheckDecodeRuns(measured, *decode, asked.values, comparison.options.decode_rows,
+                                            comparison.options.num_threads, stop);
       if (MeansItDoesNotRun(status)) {
         comparison.left_out(asked, measured.Name(), status);
         continue;

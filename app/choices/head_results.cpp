@@ -108,6 +108,24 @@ void CheckMethodsRun(const data::TraceReader& trace, const std::vector<analysis:
   }
 }
 
+std::string LeaveOutChunked(const data::TraceReader& trace, std::vector<analysis::HeadId>* heads) {
+  const auto chunk_of = [&](const analysis::HeadId& head) { return trace.layer(trace.LayerSlot(head.layer)).chunk; };
+  const auto is_chunked = [&](const analysis::HeadId& head) { return chunk_of(head) > 0; };
+  const auto first = std::ranges::find_if(*heads, is_chunked);
+  if (first == heads->end() || std::ranges::all_of(*heads, is_chunked)) return {};
+  const int32_t layer = first->layer, chunk = chunk_of(*first);
+  std::set<int32_t> layers;
+  for (const analysis::HeadId& head : *heads) {
+    if (is_chunked(head)) layers.insert(head.layer);
+  }
+  const size_t count = std::erase_if(*heads, is_chunked);
+  const std::string of = layers.size() == 1
+                             ? "layer " + std::to_string(layer)
+                             : std::to_string(layers.size()) + " layers (" + std::to_string(layer) + " is the first)";
+  return "left out " + std::to_string(count) + (count == 1 ? " head of " : " heads of ") + of +
+         ", where attention is in chunks of " + std::to_string(chunk) + " tokens: prefill methods do not support them";
+}
+
 static KnownLayers LayersKnownOf(const data::TraceReader& trace) {
   const data::TraceLayout& layout = trace.layout();
   const std::vector<data::LayerKind>& kinds = layout.model.layer_kinds;

@@ -23,6 +23,10 @@ void CheckMethodsRun(int32_t head_dim, const std::string& source);
 // The same of every size of head among those of a trace. UsageError where methods run on others that it holds.
 void CheckMethodsRun(const data::TraceReader& trace, const std::vector<analysis::HeadId>& heads);
 
+// Takes heads out that attend in chunks, where others are left: no prefill method runs on them, and nobody named them.
+// Returns a sentence that says which; empty where none was.
+std::string LeaveOutChunked(const data::TraceReader& trace, std::vector<analysis::HeadId>* heads);
+
 // Refuses (BadInputError) a method, by its own name, of a file that is of another model than the trace's. Layers that
 // were not recorded are taken to have as many KV heads as recorded ones of their kind (window, blocks, neither); where
 // none of the kind was recorded, or those differ, they may have more.

@@ -246,7 +246,7 @@ int RunCompare(CompareArguments arguments) {
   std::vector<analysis::AskedMethod> of_all;
   for (const MethodChoice& choice : choices) of_all.push_back({choice.name, choice.values});
   const data::TraceReader trace(arguments.trace);
-  const std::vector<analysis::HeadId> heads = ParseHeadsAsTyped(arguments.heads, analysis::RecordedHeads(trace));
+  std::vector<analysis::HeadId> heads = ParseHeadsAsTyped(arguments.heads, analysis::RecordedHeads(trace));
   CheckQueryRows(trace);
   CheckMethodsRun(trace, heads);
   for (const MethodChoice& choice : choices) CheckMethodIsOfModel(choice.name, trace);
@@ -254,7 +254,13 @@ int RunCompare(CompareArguments arguments) {
   arguments.options.device = arguments.device;
   if (!arguments.device.is_gpu()) arguments.options.other_dense = TorchDecode(arguments.options.num_threads);
 
-  const std::vector<Asked> asked = AskedOf(arguments, Configured(arguments, trace, heads), heads, of_all);
+  const HeadSettings configured = Configured(arguments, trace, heads);
+  std::string without_chunked;
+  // A tuning of all heads has no settings for these.
+  const auto is_set = [&](const analysis::HeadId& head) { return configured.contains(head); };
+  if (!arguments.config.empty() && arguments.heads.empty() && !std::ranges::all_of(heads, is_set))
+    without_chunked = LeaveOutChunked(trace, &heads);
+  const std::vector<Asked> asked = AskedOf(arguments, configured, heads, of_all);
   HeadNotes head_notes;
   comparison.options = arguments.options;
   comparison.options.keep_rows = !arguments.save_rows.empty();
@@ -273,8 +279,12 @@ int RunCompare(CompareArguments arguments) {
       notes.push_back(result.note);
   }
   head_notes.Print();
+  if (!without_chunked.empty()) Say(without_chunked);
   left_out.Print(arguments.trace, !results.empty());
   if (!arguments.save_index.empty()) {
+    std::erase_if(heads, [&](const analysis::HeadId& head) {
+      return std::ranges::find(results, head, &analysis::MethodResult::head) == results.end();
+    });
     const data::IndexFile index = IndexOfTrace(trace, heads, choices.front(), comparison.measure,
                                                arguments.options.num_threads, StopOnInterrupt());
     WriteIndex(index, arguments.save_index, arguments.force);

@@ -362,7 +362,9 @@ int RunTune(TuneArguments arguments) {
   Traces traces = OpenTraces(arguments.traces, {}), checks = OpenTraces(arguments.checks, traces);
   const HeldOutRows held_out(arguments.check_rows);
   CheckHeldOut(held_out, tuning, traces, checks);
-  const std::vector<analysis::HeadId> heads = ChooseHeads(arguments.heads, traces, checks);
+  std::vector<analysis::HeadId> heads = ChooseHeads(arguments.heads, traces, checks);
+  std::string left_out;
+  if (arguments.heads.empty() && !tuning.is_decode()) left_out = LeaveOutChunked(*traces.front(), &heads);
   for (const auto& trace : traces) {
     CheckMethodsRun(*trace, heads);
     CheckMethodsAreOfModel(tuning, *trace);
@@ -406,6 +408,7 @@ int RunTune(TuneArguments arguments) {
     }
     complete = tunings[i].complete();
   }
+  if (!left_out.empty()) Say(left_out);
   for (const Tuning::Searched& method : tuning.methods) {
     if (const std::string note = NoteOfMethod(tuning, method.choice, *ReadersOf(parts.front()).traces.front());
         !note.empty())

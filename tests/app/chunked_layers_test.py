@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A layer whose rows see their own block of positions only: readers, statistics, maps and decode methods keep to it, and prefill methods are refused by name.
+"""A layer whose rows see their own block of positions only: readers, statistics, maps and decode methods keep to it, and prefill methods are refused by name, or leave such layers out where nobody named them.
 
     chunked_layers_test.py HEADSCOPE DATA_DIR
 """
@@ -18,6 +18,26 @@ from command_line import MODEL, run
 CHUNK, LAYER, HEAD, STEPS = 64, 5, 3, 9
 
 
+def in_chunks(file, slot):
+    """Makes the layer in that place what a model with chunks would have recorded of the same vectors; its weights, and which pairs it sees."""
+    attention, positions = file["attention"], file["attention/q_rows"][:]
+    q, k = (attention[name][slot].astype(numpy.float64) for name in ("q", "k"))
+    group = q.shape[0] // k.shape[0]
+    columns = numpy.arange(k.shape[1])
+    seen = (columns <= positions[:, None]) & (columns // CHUNK == positions[:, None] // CHUNK)
+    scores = numpy.stack([q[head] @ k[head // group].T for head in range(q.shape[0])]) / numpy.sqrt(q.shape[2])
+    weights = numpy.exp(scores) * seen
+    attention["lse"][slot] = numpy.log(weights.sum(axis=2))
+    attention["lse_keys"][slot] = positions % CHUNK + 1
+    chunks = numpy.zeros(len(file["attention/lse"]), numpy.int32)
+    chunks[slot] = CHUNK
+    file["layers"].attrs["chunk"] = chunks
+    kinds = file["model"].attrs["layer_kinds"]
+    kinds[LAYER] = 2
+    file["model"].attrs.modify("layer_kinds", kinds)
+    return weights, seen
+
+
 class ChunkedLayers(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -25,21 +45,9 @@ class ChunkedLayers(unittest.TestCase):
         cls.path = pathlib.Path(cls.folder.name)
         cls.trace = cls.path / "chunked.h5"
         run("capture", MODEL, "--task", "passkey", "--length", 400, "--layers", LAYER, "--decode", 8, "--dtype", "fp32", "-o", cls.trace, "--quiet")
-        with h5py.File(cls.trace, "r+") as file:  # the same vectors as a model with chunks would attend to them
-            attention, positions = file["attention"], file["attention/q_rows"][:]
-            q, k = (attention[name][0].astype(numpy.float64) for name in ("q", "k"))
-            group = q.shape[0] // k.shape[0]
-            columns = numpy.arange(k.shape[1])
-            seen = (columns <= positions[:, None]) & (columns // CHUNK == positions[:, None] // CHUNK)
-            scores = numpy.stack([q[head] @ k[head // group].T for head in range(q.shape[0])]) / numpy.sqrt(q.shape[2])
-            weights = numpy.exp(scores) * seen
-            attention["lse"][0] = numpy.log(weights.sum(axis=2))
-            attention["lse_keys"][0] = positions % CHUNK + 1
-            file["layers"].attrs["chunk"] = numpy.int32([CHUNK])
-            kinds = file["model"].attrs["layer_kinds"]
-            kinds[LAYER] = 2
-            file["model"].attrs.modify("layer_kinds", kinds)
-            cls.p, cls.seen = weights[HEAD] / weights[HEAD].sum(axis=1, keepdims=True), seen
+        with h5py.File(cls.trace, "r+") as file:
+            weights, cls.seen = in_chunks(file, 0)
+            cls.p = weights[HEAD] / weights[HEAD].sum(axis=1, keepdims=True)
 
     @classmethod
     def tearDownClass(cls):
@@ -66,6 +74,29 @@ class ChunkedLayers(unittest.TestCase):
         self.assertAlmostEqual(results["sliding-window"]["cra_mean"], (self.p[rows] * kept).sum(axis=1).mean(), places=5)
         self.assertAlmostEqual(results["sparq"]["kept_fraction"], numpy.minimum(12, rows % CHUNK + 1).sum() / self.seen[rows].sum(), places=9)
         self.assertLess(results["sparq"]["kernel_error"], 1e-5)
+
+    def test_prefill_methods_leave_out_what_nobody_named(self):
+        trace = self.path / "mixed.h5"
+        run("capture", MODEL, "--task", "passkey", "--length", 400, "--layers", f"4,{LAYER}", "--decode", 8, "--dtype", "fp32", "-o", trace, "--quiet")
+        with h5py.File(trace, "r+") as file:
+            in_chunks(file, 1)
+        out, tuned, index = self.path / "mixed.json", self.path / "tuned.json", self.path / "index.json"
+        said = run("compare", trace, "--method", "a-shape", "--method", "sliding-window:n_local=16", "--decode-rows", STEPS, "-o", out, "--quiet").stderr
+        self.assertIn(f"layer {LAYER}: 8 heads: without a-shape (head {LAYER}:0 attends in chunks of {CHUNK} tokens", said)
+        found = {(result["layer"], result["method"]) for result in json.loads(out.read_text())["results"]}
+        self.assertEqual(found, {(4, "a-shape"), (4, "sliding-window"), (LAYER, "sliding-window")})
+        run("compare", trace, "--method", "a-shape", "--save-index", index, "--quiet")
+        self.assertEqual(len(json.loads(index.read_text())["heads"]), 8)
+        said = run("tune", trace, "--method", "a-shape", "--target", "cra-mean=0.9", "-o", tuned, "--quiet").stderr
+        left_out = f"left out 8 heads of layer {LAYER}, where attention is in chunks of {CHUNK} tokens: prefill methods do not support them"
+        self.assertIn(left_out, said)
+        self.assertEqual({head["layer"] for head in json.loads(tuned.read_text())["heads"]}, {4})
+        self.assertIn(left_out, run("compare", trace, "--config", tuned, "-o", out, "--force", "--quiet").stderr)
+        self.assertEqual(len(json.loads(out.read_text())["results"]), 8)
+        for command in ("compare", "tune"):  # whoever names such a head alone is told why
+            given = ("--target", "cra-mean=0.9") if command == "tune" else ()
+            refused = run(command, trace, "--method", "a-shape", *given, "--heads", f"{LAYER}:{HEAD}", "--quiet", code=2).stderr
+            self.assertRegex(refused, f"head {LAYER}:[0-9] attends in chunks of {CHUNK}")
 
     def test_prefill_methods_are_refused_by_name(self):
         for command in (("compare", self.trace, "--method", "a-shape", "--quiet"), ("tune", self.trace, "--method", "a-shape", "--target", "cra=0.9", "-o", self.path / "t.json", "--quiet"),

@@ -30,9 +30,9 @@ kernels::Status SweepStatistics(const data::TraceReader& trace, const std::vecto
                                 const StatisticsOptions& options, const SweepOptions& sweep,
                                 const LookAtStatistics& look, std::vector<HeadStatistics>* results);
 
-// Whether CheckDecodeRuns says that the method does not run on the heads: they lack something (kUnsupported), or its
-// parameters do not fit them, such as a budget below what is kept in any case (kInvalidArgument). Another error is the
-// machine's, or a stop.
+// Whether CheckPrefillHeads or CheckDecodeRuns says that the method does not run on the heads: they lack something
+// (kUnsupported), or its parameters do not fit them, such as a budget below what is kept in any case
+// (kInvalidArgument). Another error is the machine's, or a stop.
 inline bool MeansItDoesNotRun(const kernels::Status& status) {
   return status.code() == kernels::StatusCode::kUnsupported || status.code() == kernels::StatusCode::kInvalidArgument;
 }
@@ -43,8 +43,8 @@ struct ComparisonSweep {
   CompareOptions options;  // progress and stop are the sweep's
   // Looks at every head as it is judged. May be empty.
   std::function<void(const HeadTensors& head)> look = {};
-  // Told of a decode method that does not run on some heads (CheckDecodeRuns), which `where` names; it then has no
-  // results there, and the others go on. Empty: that ends the sweep.
+  // Told of a method that does not run on some heads (CheckPrefillHeads, CheckDecodeRuns), which `where` names; it then
+  // has no results there, and the others go on. Empty: that ends the sweep.
   std::function<void(const AskedMethod& method, const std::string& where, const kernels::Status& why)> left_out = {};
   // Where to measure, as RunOnFirstDevice takes them; empty: on options.device alone.
   std::vector<Device> devices = {};
