@@ -288,6 +288,8 @@ class MagicPigPolicy final : public DecodePolicy {
       }
       std::ranges::sort(sampled);
       sampled.erase(std::unique(sampled.begin(), sampled.end()), sampled.end());
+      // What the model's window has left behind since the prompt.
+      sampled.erase(sampled.begin(), std::ranges::lower_bound(sampled, step.first_token - begin_));
     }
     Sample sample;
     sample.weights.resize(group);

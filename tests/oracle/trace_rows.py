@@ -22,6 +22,7 @@ import numpy as np
 
 import eviction_definitions
 import methods_kept_sets
+import weighed_and_thinned
 from kept_set_rules import Ambiguous
 
 LAYER, NUM_LAYERS, STEPS = 3, 9, 4
@@ -40,6 +41,11 @@ HISTORY = (
     "h2o:k=24", "tova:k=20", "snap-kv:window=8,compression_ratio=0.8,kernel=7,pooling=mean,allocation=ada", "snap-kv:window=5,critical=1,allocation=kvpress", "knorm:compression_ratio=0.8,allocation=ada",
     "key-diff:critical=1,chunk=4", "cur-dkv:window=7,n_sink=1,leverage=mean", "lag-kv:lag=16,compression_ratio=0.6", "l-serve:budget=40,logical_size=4,logical_pages=2",
 )  # fmt: skip
+# Of these the output is no attention to a mask (weighed_and_thinned.py).
+OWN_OUTPUT = (
+    "magic-pig:bits=4,tables=20,n_sink=3,n_local=17", "magic-pig:bits=6,tables=40,n_sink=0,n_local=0,epsilon=0.001,seed=5", "magic-pig:bits=13,tables=30,n_local=9,dense_every=2",
+    "think:window=9,n_local=11", "think:ratio=0.85,window=30,n_local=0",
+)  # fmt: skip
 OF_ALL_ROWS = ("h2o:k=24",)  # they sum the recorded rows, and the definition all
 Shape = collections.namedtuple("Shape", "tokens first_row qo_heads kv_heads head_dim v_head_dim window sinks soft_cap scale")
 SHAPES = (
@@ -47,6 +53,17 @@ SHAPES = (
     Shape(190, 61, 6, 2, 96, 128, 0, True, 0.0, 0.0),
     Shape(97, 0, 7, 1, 192, 192, 0, False, 3.0, 0.2),
     Shape(213, 0, 6, 2, 80, 32, 150, True, 0.0, 0.0),
+)
+# For these alone: a group of each size, lengths on both sides of a block's, windows that the steps leave.
+OWN_SHAPES = (
+    Shape(64, 0, 2, 2, 80, 80, 0, False, 0.0, 0.0),
+    Shape(65, 0, 4, 2, 64, 96, 0, True, 0.0, 0.0),
+    Shape(127, 0, 3, 1, 96, 32, 50, False, 0.0, 0.3),
+    Shape(128, 0, 4, 1, 128, 64, 0, False, 5.0, 0.0),
+    Shape(129, 0, 5, 1, 64, 64, 128, True, 0.0, 0.0),
+    Shape(1000, 0, 6, 1, 48, 48, 0, True, 2.0, 0.0),
+    Shape(1025, 0, 7, 1, 64, 80, 1000, True, 0.0, 0.0),
+    Shape(1025, 900, 8, 1, 32, 64, 0, False, 0.0, 0.0),
 )
 
 
@@ -153,14 +170,15 @@ class Compared:
         self.failures = []
 
     def not_met(self):
-        return [method for method in (*PREFILL, *DECODE, *HISTORY) if self.of_method[method] == 0]
+        return [method for method in (*PREFILL, *DECODE, *HISTORY, *OWN_OUTPUT) if self.of_method[method] == 0]
 
-    def head(self, method, name, said, masses, whole, h, rows, kept):
-        """`masses`: the program's; kept [rows, tokens]."""
+    def head(self, method, name, said, masses, whole, h, rows, kept, output=None):
+        """`masses`: the program's; kept [rows, tokens]; output: of attention to these, if it is not given."""
         p, values = whole.p[h, rows], whole.v[0, h // whole.group]
         expected = np.where(kept, p, 0).sum(axis=1)
         with_sink = expected + whole.sink_share[h, rows]
-        output = np.where(kept, p, 0) @ values / np.where(with_sink > 0, with_sink, 1)[:, None]
+        if output is None:
+            output = np.where(kept, p, 0) @ values / np.where(with_sink > 0, with_sink, 1)[:, None]
         error = np.linalg.norm(output - p @ values) / np.linalg.norm(p @ values)
         self.settings += 1
         self.of_method[method] += 1
@@ -168,7 +186,7 @@ class Compared:
             self.failures.append(f"{name}: row masses {masses[:4]}, here {expected[:4]}")
         elif not abs(said["kept_fraction"] - kept.sum() / whole.attended[rows].sum()) <= 1e-9:
             self.failures.append(f"{name}: kept fraction {said['kept_fraction']}, here {kept.sum() / whole.attended[rows].sum()}")
-        elif not abs(said["relative_error"] - error) <= 2e-5:
+        elif not abs(said["relative_error"] - error) <= 2e-5 * max(1, error):
             self.failures.append(f"{name}: output error {said['relative_error']}, here {error}")
 
 
@@ -179,13 +197,15 @@ def main():
     choices = {method["name"]: method["parameters"] for method in json.loads(subprocess.run([program, "methods", "--json"], check=True, capture_output=True).stdout)["methods"]}
     compared = Compared()
     with tempfile.TemporaryDirectory() as folder:
-        for number, shape in enumerate(3 * SHAPES):
-            if number >= len(SHAPES) and not compared.not_met():
+        for number, shape in enumerate(OWN_SHAPES + 3 * SHAPES):
+            if number >= len(OWN_SHAPES + SHAPES) and not compared.not_met():
                 break  # others are drawn for what no definition could decide on any head
             whole = Recorded(np.random.default_rng([seed, number]), shape)
             path, out, rows_file = (pathlib.Path(folder, f"{number}{end}") for end in (".h5", ".json", ".csv"))
             write(package, path, whole, shape)
-            asked = [*PREFILL, *DECODE, *(method for method in HISTORY if not shape.window and not (shape.first_row and method in OF_ALL_ROWS))]
+            asked = [*PREFILL, *DECODE, *(method for method in HISTORY if not shape.window and not (shape.first_row and method in OF_ALL_ROWS)), *OWN_OUTPUT]
+            if shape in OWN_SHAPES:
+                asked = OWN_OUTPUT
             given = [argument for method in asked for argument in ("--method", method)]
             subprocess.run([program, "compare", path, *given, "--decode-rows", str(STEPS), "--repeat", "1", "--quiet", "-o", out, "--save-rows", rows_file], check=True, stderr=subprocess.DEVNULL)
             masses = collections.defaultdict(list)
@@ -201,8 +221,14 @@ def main():
                 method, h = asked[place % len(asked)].split(":")[0], said["head"]
                 values = values_of(choices[method], said["parameters"])
                 name = f"trace {number}, head {h}, {asked[place % len(asked)]}"
+                output = None
                 try:
-                    if method in methods_kept_sets.PREFILL:
+                    if method in weighed_and_thinned.METHODS:
+                        key = asked[place % len(asked)]
+                        if key not in of_steps:
+                            of_steps[key] = list(weighed_and_thinned.METHODS[method](whole, range(whole.seq_q - STEPS, whole.seq_q), **values))
+                        rows, kept, output = slice(whole.seq_q - STEPS, whole.seq_q), np.array([read[h] for read, _ in of_steps[key]]), np.array([made[h] for _, made in of_steps[key]])
+                    elif method in methods_kept_sets.PREFILL:
                         rows, kept = slice(0, whole.seq_q), kept_in_prompt(whole, method, values, h)
                     else:
                         key = asked[place % len(asked)]
@@ -212,7 +238,7 @@ def main():
                 except Ambiguous:
                     compared.ambiguous += 1
                     continue
-                compared.head(asked[place % len(asked)], name, said, np.array(masses[h, said["method"], said["parameters"]]), whole, h, rows, kept)
+                compared.head(asked[place % len(asked)], name, said, np.array(masses[h, said["method"], said["parameters"]]), whole, h, rows, kept, output)
     compared.failures += [f"{method}: no head was compared" for method in compared.not_met()]
     for failure in compared.failures[:20]:
         print("FAILED", failure)
