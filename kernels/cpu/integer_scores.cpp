@@ -21,6 +21,10 @@ std::atomic<int32_t> shorter_by{0};
 
 constexpr float kMostNumber = 32767.0f;
 
+// Numbers of a cache line. Columns' rows lie one more apart than they are wide: where that is a large power of two, the
+// same line of all 64 falls into so few sets of the first cache that they push each other out.
+constexpr int32_t kLine = 32;
+
 // Rounding of norms, whose squares are summed in fp32 within a piece, and of the quotients behind them.
 constexpr double kNormSlack = 1 + 3e-6;
 
@@ -138,22 +142,24 @@ void IntegerColumns::Start(int32_t width, bool by_powers) {
   columns_.clear();
   width_ = width;
   by_powers_ = by_powers;
-  rows_.resize(static_cast<size_t>(width) * kPanelLanes);
+  row_step_ = width + kLine;
+  rows_.resize(static_cast<size_t>(row_step_ * kPanelLanes));
 }
 
 void IntegerColumns::Append(const float* row) {
-  columns_.push_back(RoundRow(row, width_, by_powers_, rows_.data() + static_cast<int64_t>(columns_.size()) * width_));
+  columns_.push_back(
+      RoundRow(row, width_, by_powers_, rows_.data() + static_cast<int64_t>(columns_.size()) * row_step_));
 }
 
 void IntegerColumns::Finish() {
-  pairs_.resize(rows_.size());
-  // A cache line of every row at a time: rows lie far apart, whole columns of them would not stay in the cache.
-  constexpr int32_t kLine = 32;
+  pairs_.resize(static_cast<size_t>(width_) * kPanelLanes);
+  // A cache line of every row at a time: whole rows would not stay in the first cache.
   for (int32_t line = 0; line < width_; line += kLine) {
+    const int32_t end = std::min(line + kLine, width_);
     for (int64_t lane = 0; lane < static_cast<int64_t>(columns_.size()); ++lane) {
-      for (int32_t d = line; d < std::min(line + kLine, width_); d += 2)
-        std::memcpy(pairs_.data() + d / 2 * kPairStep + 2 * lane, rows_.data() + lane * width_ + d,
-                    2 * sizeof(int16_t));
+      const int16_t* const row = rows_.data() + lane * row_step_;
+      int16_t* const column = pairs_.data() + 2 * lane;
+      for (int32_t d = line; d < end; d += 2) std::memcpy(column + d / 2 * kPairStep, row + d, 2 * sizeof(int16_t));
     }
   }
 }

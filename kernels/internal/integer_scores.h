@@ -64,6 +64,7 @@ class IntegerColumns {
  private:
   int32_t width_ = 0;
   bool by_powers_ = false;
+  int64_t row_step_ = 0;
   std::vector<int16_t> rows_, pairs_;
   std::vector<RoundedRow> columns_;
 };
