@@ -2,10 +2,12 @@
 #include "compare/model_window.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "head/head_checks.h"
 #include "kernels/index_window.h"
 #include "kernels/prompt_passes.h"
+#include "kernels/several_settings.h"
 
 namespace headscope::analysis {
 
@@ -42,6 +44,31 @@ kernels::Status SelectOnHead(const HeadTensors& head, const kernels::PrefillMeth
                              kernels::SparseIndex* index) {
   if (kernels::Status status = CheckPrefillHead(head); !status.ok()) return status;
   return SelectInside(head, head.Problem(), method, values, options, index);
+}
+
+kernels::Status SelectEachOnHead(const HeadTensors& head, const kernels::PrefillMethod& method,
+                                 std::span<const kernels::ParameterValues> settings, const kernels::RunOptions& options,
+                                 std::vector<kernels::SparseIndex>* indices) {
+  if (kernels::Status status = CheckPrefillHead(head); !status.ok()) return status;
+  std::vector<kernels::SparseIndex> made(settings.size());
+  if (const auto* const several = dynamic_cast<const kernels::SelectsSeveral*>(&method)) {
+    std::vector<kernels::ParameterValues> of_prompt;
+    for (const kernels::ParameterValues& values : settings)
+      of_prompt.push_back(kernels::AtPromptLength(method, values, head.prompt_tokens));
+    if (kernels::Status status = several->SelectEach(head.Problem(), of_prompt, options, &made); !status.ok())
+      return status;
+    if (WindowHides(head)) {
+      for (kernels::SparseIndex& index : made) index = kernels::CutToWindow(index.View(), head.window);
+    }
+  } else {
+    for (size_t i = 0; i < made.size(); ++i) {
+      if (kernels::Status status = SelectInside(head, head.Problem(), method, settings[i], options, &made[i]);
+          !status.ok())
+        return status;
+    }
+  }
+  *indices = std::move(made);
+  return {};
 }
 
 }  // namespace headscope::analysis

@@ -7,6 +7,8 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
+#include <vector>
 
 #include "analysis/head_tensors.h"
 #include "kernels/method.h"
@@ -33,5 +35,9 @@ kernels::Status SelectInside(const HeadFrame& frame, const kernels::AttentionPro
 kernels::Status SelectOnHead(const HeadTensors& head, const kernels::PrefillMethod& method,
                              const kernels::ParameterValues& values, const kernels::RunOptions& options,
                              kernels::SparseIndex* index);
+// The same at each of the settings: at once, where the method has costly work that they share.
+kernels::Status SelectEachOnHead(const HeadTensors& head, const kernels::PrefillMethod& method,
+                                 std::span<const kernels::ParameterValues> settings, const kernels::RunOptions& options,
+                                 std::vector<kernels::SparseIndex>* indices);
 
 }  // namespace headscope::analysis

@@ -13,6 +13,8 @@
 #include "analysis/search.h"
 #include "base/check_status.h"
 #include "base/errors.h"
+#include "compare/model_window.h"
+#include "compare/selected_preview.h"
 #include "figures/figure_list.h"
 #include "figures/head_rows.h"
 #include "figures/patterns.h"
@@ -80,16 +82,21 @@ struct AtShares {
   double mean = 0, least = 0, pairs = 0, blocks = 0;
 };
 
-// One head under one setting after the other; settings that do not take the head end in their error.
+// One head under every setting; settings that do not take the head end in their error.
 std::vector<AtShares> Reached(const HeadTensorsPtr& head, const kernels::PrefillMethod& method,
                               const std::vector<kernels::ParameterValues>& settings, const HeadMass& mass,
-                              const std::stop_token& stop) {
+                              bool with_blocks, const std::stop_token& stop) {
+  std::vector<kernels::SparseIndex> indices;
+  CheckStatus(SelectEachOnHead(*head, method, settings, {1, stop}, &indices), method.spec().title);
   std::vector<AtShares> reached;
-  for (const kernels::ParameterValues& values : settings) {
+  for (size_t i = 0; i < settings.size(); ++i) {
     MaskPreview preview;
-    CheckStatus(PreviewMask(mass, method, values, 1, stop, &preview), method.spec().title);
+    CheckStatus(
+        PreviewSelected(mass, method, settings[i], std::make_shared<const kernels::SparseIndex>(std::move(indices[i])),
+                        /*select_ms=*/0, 1, stop, &preview),
+        method.spec().title);
     reached.push_back({preview.summary.cra_mean, preview.summary.cra_min, preview.summary.kept_fraction,
-                       BlocksShare(*head, preview.index->View())});
+                       with_blocks ? BlocksShare(*head, preview.index->View()) : 0});
   }
   return reached;
 }
@@ -97,13 +104,14 @@ std::vector<AtShares> Reached(const HeadTensorsPtr& head, const kernels::Prefill
 // [trace][method][setting], means over the trace's heads.
 std::vector<std::vector<std::vector<AtShares>>> MeansOfHeads(
     const FigureInput& input, const std::vector<const kernels::PrefillMethod*>& methods,
-    const std::vector<std::vector<kernels::ParameterValues>>& settings) {
+    const std::vector<std::vector<kernels::ParameterValues>>& settings, bool with_blocks) {
   std::vector<std::vector<std::vector<std::vector<AtShares>>>> heads;  // [trace][head][method][setting]
   for (const FigureTrace& trace : input.traces) heads.emplace_back(trace.heads.size());
   ForEachHead(input, [&](size_t trace, size_t head, const HeadTensorsPtr& tensors) {
     const std::shared_ptr<const HeadMass> mass = HeadMass::Compute(tensors, 1, input.stop);
     for (size_t method = 0; method < methods.size(); ++method)
-      heads[trace][head].push_back(Reached(tensors, *methods[method], settings[method], *mass, input.stop));
+      heads[trace][head].push_back(
+          Reached(tensors, *methods[method], settings[method], *mass, with_blocks, input.stop));
   });
   std::vector<std::vector<std::vector<AtShares>>> means;
   for (const auto& of_trace : heads) {
@@ -133,7 +141,7 @@ std::vector<FigurePanel> MakeCraThreshold(const FigureInput& input, std::string*
     settings.emplace_back();
     for (const double share : kShares) settings.back().push_back(WithShares(method->spec(), {share}));
   }
-  const auto means = MeansOfHeads(input, methods, settings);
+  const auto means = MeansOfHeads(input, methods, settings, /*with_blocks=*/false);
   FigurePanel recall, least, pairs;
   recall.title = "recall (mean kept mass), mean over heads";
   least.title = "CRA (least kept mass of a row), mean over heads";
@@ -169,7 +177,7 @@ std::vector<FigurePanel> MakeThresholdMap(const FigureInput& input, std::string*
       for (const double second : kShares) settings.back().push_back(WithShares(method->spec(), {first, second}));
     }
   }
-  const auto means = MeansOfHeads(input, methods, settings);
+  const auto means = MeansOfHeads(input, methods, settings, /*with_blocks=*/true);
   std::vector<FigurePanel> panels;
   for (size_t trace = 0; trace < means.size(); ++trace) {
     for (size_t method = 0; method < methods.size(); ++method) {

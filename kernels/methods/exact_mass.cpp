@@ -2,6 +2,7 @@
 #include "exact_mass.h"
 
 #include <span>
+#include <utility>
 
 #include "head_groups.h"
 #include "line_sums.h"
@@ -30,6 +31,30 @@ Status SelectByExactMass(const AttentionProblem& problem, const RunOptions& opti
         }
       },
       index);
+}
+
+Status SelectByExactMass(const AttentionProblem& problem, const RunOptions& options,
+                         const std::vector<ChooseByMass>& choices, std::vector<SparseIndex>* indices) {
+  std::vector<std::vector<float>> mass_of_rows(static_cast<size_t>((problem.seq_q + kOracleBlock - 1) / kOracleBlock));
+  const auto sum = [&](const QueryBlock& rows, const std::vector<float>& mass, std::vector<int32_t>*) {
+    mass_of_rows[static_cast<size_t>(rows.number)] = mass;
+  };
+  SparseIndex nothing;
+  if (Status status = SelectByExactMass(problem, options, sum, &nothing); !status.ok()) return status;
+  std::vector<SparseIndex> made(choices.size());
+  for (size_t i = 0; i < choices.size(); ++i) {
+    const auto add_lists = [&](const HeadGroup&, SparseIndexBuilder* builder) {
+      AddBlockLists(
+          problem, options, kOracleBlock, kOracleBlock,
+          [&](const QueryBlock& rows, std::vector<int32_t>* blocks) {
+            choices[i](rows, mass_of_rows[static_cast<size_t>(rows.number)], blocks);
+          },
+          builder);
+    };
+    if (Status status = SelectByHead(problem, options, add_lists, &made[i]); !status.ok()) return status;
+  }
+  *indices = std::move(made);
+  return {};
 }
 
 }  // namespace headscope::kernels::internal

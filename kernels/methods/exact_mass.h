@@ -20,6 +20,10 @@ using ChooseByMass =
 Status SelectByExactMass(const AttentionProblem& problem, const RunOptions& options, const ChooseByMass& choose,
                          SparseIndex* index);
 
+// The same by several choices, the mass summed once: an index for each of them. Of one head.
+Status SelectByExactMass(const AttentionProblem& problem, const RunOptions& options,
+                         const std::vector<ChooseByMass>& choices, std::vector<SparseIndex>* indices);
+
 // A block's edge in tokens.
 inline constexpr int32_t kOracleBlock = 64;
 

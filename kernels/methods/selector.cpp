@@ -26,12 +26,16 @@ Status HandOver(const RunOptions& options, Choose&& choose, Result* result) {
 
 }  // namespace
 
-Status PrefillSelector::Select(const AttentionProblem& problem, const ParameterValues& values,
-                               const RunOptions& options, SparseIndex* index) const {
+Status PrefillSelector::CheckSelect(const AttentionProblem& problem, const ParameterValues& values) const {
   Status status = CheckProblem(problem, /*reads_v=*/false);
   if (status.ok()) status = CheckPositions(problem);
   if (status.ok()) status = CheckValues(spec_, values);
-  if (!status.ok()) return status;
+  return status;
+}
+
+Status PrefillSelector::Select(const AttentionProblem& problem, const ParameterValues& values,
+                               const RunOptions& options, SparseIndex* index) const {
+  if (Status status = CheckSelect(problem, values); !status.ok()) return status;
   return HandOver(
       options, [&](SparseIndex* chosen) { return Choose(problem, values, options, chosen); }, index);
 }
@@ -39,10 +43,7 @@ Status PrefillSelector::Select(const AttentionProblem& problem, const ParameterV
 Status PrefillSelector::EnterBudgets(const AttentionProblem& problem, const ParameterValues& values,
                                      std::span<const double> first, std::span<const double> second,
                                      const RunOptions& options, std::unique_ptr<BudgetEntries>* entries) const {
-  Status status = CheckProblem(problem, /*reads_v=*/false);
-  if (status.ok()) status = CheckPositions(problem);
-  if (status.ok()) status = CheckValues(spec_, values);
-  if (!status.ok()) return status;
+  if (Status status = CheckSelect(problem, values); !status.ok()) return status;
   return HandOver(
       options,
       [&](std::unique_ptr<BudgetEntries>* made) -> Status {

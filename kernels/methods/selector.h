@@ -22,6 +22,10 @@ class PrefillSelector : public PrefillMethod {
                       std::span<const double> second, const RunOptions& options,
                       std::unique_ptr<BudgetEntries>* entries) const final;
 
+ protected:
+  // What Select refuses before it calls Choose.
+  Status CheckSelect(const AttentionProblem& problem, const ParameterValues& values) const;
+
  private:
   // The problem is well-formed, every query has a key at its own position, every parameter is present and legal. May
   // throw std::bad_alloc. *index counts only when the status is ok.

@@ -9,6 +9,7 @@
 #include <limits>
 #include <numeric>
 #include <random>
+#include <stop_token>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,6 +17,8 @@
 #include "internal/bfloat16_scores.h"
 #include "internal/integer_scores.h"
 #include "kept_sets.h"
+#include "kernels/method.h"
+#include "kernels/several_settings.h"
 
 namespace headscope::kernels {
 namespace {
@@ -29,6 +32,50 @@ using testing::ProblemShape;
 using testing::RandomProblem;
 using testing::Select;
 using testing::SquareShape;
+
+// What is done once for several settings is what each of them does alone.
+TEST(SeveralSettings, AreChosenAtOnceAsOneByOne) {
+  std::mt19937 random(FreshSeed());
+  size_t num_methods = 0;
+  for (const PrefillMethod* const method : PrefillMethods()) {
+    const auto* const several = dynamic_cast<const SelectsSeveral*>(method);
+    if (several == nullptr) continue;
+    ++num_methods;
+    for (const auto& [num_qo_heads, num_kv_heads] : {std::pair<int32_t, int32_t>(1, 1), {4, 2}}) {
+      ProblemShape shape = SquareShape(200 + static_cast<int32_t>(random() % 300));
+      shape.num_qo_heads = num_qo_heads;
+      shape.num_kv_heads = num_kv_heads;
+      const RandomProblem data(shape, &random);
+      std::vector<ParameterValues> settings(3, ParameterValues(method->spec()));
+      for (size_t i = 0; i < settings.size(); ++i)
+        ASSERT_EQ(
+            settings[i].Set(method->spec(), method->spec().parameters.front().name, 0.3 + 0.3 * static_cast<double>(i)),
+            "");
+      std::vector<SparseIndex> at_once;
+      ASSERT_TRUE(several->SelectEach(data.View(), settings, {}, &at_once).ok());
+      ASSERT_EQ(at_once.size(), settings.size());
+      for (size_t i = 0; i < settings.size(); ++i) {
+        SparseIndex alone;
+        ASSERT_TRUE(method->Select(data.View(), settings[i], {}, &alone).ok());
+        EXPECT_EQ(CountPairs(at_once[i].View()).kept, CountPairs(alone.View()).kept);
+        for (int32_t head = 0; head < num_qo_heads; ++head) {
+          for (int32_t row = 0; row < shape.seq_q; ++row) {
+            std::vector<ColumnRange> own, other;
+            AppendKeptRanges(at_once[i].View(), 0, head, row, &own);
+            AppendKeptRanges(alone.View(), 0, head, row, &other);
+            EXPECT_EQ(own, other) << method->spec().name << " row " << row;
+          }
+        }
+      }
+      std::stop_source stop;
+      stop.request_stop();
+      const Status stopped = several->SelectEach(data.View(), settings, {.stop = stop.get_token()}, &at_once);
+      EXPECT_EQ(stopped.code(), StatusCode::kCancelled);
+      EXPECT_EQ(at_once.size(), settings.size()) << "what was there stays";
+    }
+  }
+  EXPECT_GT(num_methods, 0U);
+}
 
 TEST(BlockSparse, KeepsMinOfBudgetAndCausalBlocksPerRow) {
   std::mt19937 random(FreshSeed());
