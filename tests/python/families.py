@@ -116,7 +116,7 @@ def make(name, implementation="eager", dtype=torch.float32, **more):
     config = transformers.AutoConfig.for_model(model_type, **(COMMON | settings | more))
     config._attn_implementation = implementation
     torch.manual_seed(11)
-    if type(config) in transformers.AutoModelForCausalLM._model_mapping.keys():
+    if type(config) in transformers.AutoModelForCausalLM._model_mapping:  # its keys() would import every configuration that there is
         model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation=implementation)
     else:
         model = transformers.AutoModel.from_config(config, attn_implementation=implementation)

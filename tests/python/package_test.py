@@ -1,18 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """The package as a whole: it installs from its folder, its notebook and its manual's examples run, and reading needs no torch."""
 import ast
+import contextlib
+import io
 import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+from unittest import mock
 
 import cases
 import families
 import torch
 
 import headscope
+from headscope import capture
 
 
 class Package(cases.FolderCase):
@@ -65,11 +69,11 @@ class Package(cases.FolderCase):
             shutil.copy(cases.SOURCE / "data/reference_model" / name, folder / name)
         for name in ("configuration_own", "modeling_own"):
             (folder / f"{name}.py").write_text(f"open({str(ran)!r}, 'w')\n")
-        command = [sys.executable, "-B", "-m", "headscope.capture", str(folder), "--text", "a", "-o", str(self.folder / "own.h5")]
-        environment = os.environ | {"PYTHONPATH": str(cases.SOURCE / "python"), "HF_HUB_OFFLINE": "1"}
-        done = subprocess.run(command, env=environment, input="y\ny\n", capture_output=True, text=True, check=False)
-        self.assertEqual(done.returncode, 3, done.stderr)
-        self.assertIn(str(folder), done.stderr)
+        errors = io.StringIO()
+        with mock.patch.object(sys, "stdin", io.StringIO("y\ny\n")), contextlib.redirect_stderr(errors), contextlib.redirect_stdout(io.StringIO()):
+            code = capture.main([str(folder), "--text", "a", "-o", str(self.folder / "own.h5")])
+        self.assertEqual(code, 3, errors.getvalue())
+        self.assertIn(str(folder), errors.getvalue())
         self.assertFalse(ran.exists())
 
     def test_manual_names_every_option(self):
