@@ -19,6 +19,8 @@ using Clock = std::chrono::steady_clock;
 
 // Rows of a head's quick look: enough to tell the classes apart, some fifty times cheaper than all rows of a 16K trace.
 constexpr int64_t kQuickRows = 256;
+// Up to here all rows take hardly longer than a quick look and the exact pass behind it: there is none.
+constexpr int64_t kFewRows = 4 * kQuickRows;
 constexpr std::chrono::seconds kSaveEvery(20);
 
 // Linux gives each thread its own nice value, and threads inherit it from the one that makes them.
@@ -117,8 +119,9 @@ void StatisticsJob::Work(Run& run, const std::stop_token& stop) {
     });
     run.known[id] = std::move(head);
   }
-  Pass(run, std::min(kQuickRows, run.trace->summary.num_rows), stop);
-  Pass(run, run.trace->summary.num_rows, stop);
+  const int64_t rows = run.trace->summary.num_rows;
+  if (rows > kFewRows) Pass(run, kQuickRows, stop);
+  Pass(run, rows, stop);
 }
 
 void StatisticsJob::TellOfWrongLse(Run& run, const analysis::HeadTensors& head) {

@@ -225,6 +225,32 @@ TEST_F(WorkbenchRepliesTest, AMaskThatIsGoneIsAnsweredWithoutATile) {
   EXPECT_EQ(*closed, nullptr) << "a map that is gone holds no masks";
 }
 
+// A short trace had every statistic twice: of 256 rows, and of all, which take hardly longer.
+TEST_F(WorkbenchRepliesTest, StatisticsOfFewRowsComeOnceAndThoseOfManyQuicklyBefore) {
+  constexpr int64_t kManyRows = 1100;
+  const auto rows_of_answers = [&] {
+    std::vector<int64_t> rows;
+    bool finished = false;
+    bench_->RequestStatistics(
+        [&](const analysis::HeadStatistics& head) {
+          if (head.id == head_) rows.push_back(head.num_rows);
+        },
+        [&] { finished = true; }, [](const ui::ProgressReport&) {});
+    EXPECT_TRUE(Until([&] { return finished; }));
+    return rows;
+  };
+  EXPECT_THAT(rows_of_answers(), ::testing::ElementsAre(kSquareTokens));
+
+  data::TraceLayout layout = data::testing::SmallLayout(ElementType::kFloat32, kManyRows);
+  layout.row_selection = "all";
+  layout.layers.resize(1);
+  layout.facts.resize(1);
+  const std::string path = folder_.File("many.h5");
+  data::testing::WriteTrace(path, layout, kManyRows, kManyRows, kManyRows);
+  OpenIn(bench_.get(), path);
+  EXPECT_THAT(rows_of_answers(), ::testing::ElementsAre(256, kManyRows));
+}
+
 TEST_F(WorkbenchRepliesTest, NoAnswerComesOfAMaskThatIsGoneAfterItsRequestIsCancelled) {
   bool came = false, later = false;
   bench_->RequestMaskTile(ui::MapView::kFirst, 0, Whole(), 1, [&](const analysis::MaskTilePtr&) { came = true; });

@@ -467,8 +467,8 @@ class Workbench {
   virtual std::vector<std::string> FilesNamedFor(const std::string& path) const = 0;
   virtual std::vector<std::string> FilesToOpen(const std::string& path) const = 0;
   virtual void OpenTrace(const std::string& path, Reply<TraceSummary> done, ErrorReply failed) = 0;
-  // Statistics of all heads, each as soon as it is known (quick ones first, then exact); `finished` at the end. Kept in
-  // a file beside the trace's cache key, so that a second start shows them at once.
+  // Statistics of all heads, each as soon as it is known (of many rows quick ones first, then exact); `finished` at the
+  // end. Kept in a file beside the trace's cache key, so that a second start shows them at once.
   virtual void RequestStatistics(Reply<analysis::HeadStatistics> one, std::function<void()> finished,
                                  Reply<ProgressReport> progress) = 0;
 
