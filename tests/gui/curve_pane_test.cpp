@@ -15,6 +15,7 @@ namespace {
 
 class CurvePaneTest : public ShellTest {
  protected:
+  CurvePaneTest() : ShellTest(0, KnownAtStart::kStatistics) {}
   void Open(const char* method) {
     OpenWindow(trace_path());
     ASSERT_TRUE(WaitForCanvas());

@@ -20,6 +20,7 @@ namespace {
 
 class FigurePaneTest : public ShellTest {
  protected:
+  FigurePaneTest() : ShellTest(0, KnownAtStart::kStatistics) {}
   void Open() {
     OpenWindow(trace_path());
     ASSERT_TRUE(WaitForCanvas());

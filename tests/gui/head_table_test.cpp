@@ -22,6 +22,7 @@ using analysis::HeadId;
 
 class HeadTableTest : public ShellTest {
  protected:
+  HeadTableTest() : ShellTest(0, KnownAtStart::kStatistics) {}
   void Open() {
     OpenWindow(trace_path());
     ASSERT_TRUE(WaitForStatistics());

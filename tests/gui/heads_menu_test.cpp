@@ -22,6 +22,7 @@ using analysis::HeadId;
 
 class HeadsMenuTest : public ShellTest {
  protected:
+  HeadsMenuTest() : ShellTest(0, KnownAtStart::kStatistics) {}
   void Open() {
     OpenWindow(trace_path());
     ASSERT_TRUE(WaitForStatistics());

@@ -27,6 +27,7 @@ using ui::Command;
 
 class KeyboardTest : public ShellTest {
  protected:
+  KeyboardTest() : ShellTest(0, KnownAtStart::kStatistics) {}
   void Open() {
     OpenWindow(trace_path());
     ASSERT_TRUE(WaitForCanvas());

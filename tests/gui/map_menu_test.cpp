@@ -14,6 +14,7 @@ namespace {
 
 class MapMenuTest : public ShellTest {
  protected:
+  MapMenuTest() : ShellTest(0, KnownAtStart::kStatistics) {}
   void Open() {
     OpenWindow(trace_path());
     ASSERT_TRUE(WaitForCanvas());

@@ -18,6 +18,7 @@ using ui::Command;
 
 class MassPaneTest : public ShellTest {
  protected:
+  MassPaneTest() : ShellTest(0, KnownAtStart::kStatistics) {}
   void Open(const char* method) {
     OpenWindow(trace_path());
     ASSERT_TRUE(WaitForCanvas());

@@ -25,6 +25,7 @@ using ui::Command;
 
 class NotesWindowTest : public ShellTest {
  protected:
+  NotesWindowTest() : ShellTest(0, KnownAtStart::kStatistics) {}
   void Open() {
     OpenWindow(trace_path());
     ASSERT_TRUE(WaitForCanvas());

@@ -44,6 +44,7 @@ using ui::Command;
 
 class PaneReachTest : public ShellTest {
  protected:
+  PaneReachTest() : ShellTest(0, KnownAtStart::kStatistics) {}
   void Open() {
     OpenWindow(trace_path());
     ASSERT_TRUE(WaitForCanvas());

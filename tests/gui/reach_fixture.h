@@ -18,6 +18,7 @@ namespace headscope::gui_test {
 
 class ReachTest : public ShellTest {
  protected:
+  ReachTest() : ShellTest(0, KnownAtStart::kStatistics) {}
   void Open(analysis::HeadId head = {0, 2}) {
     OpenWindow(trace_path());
     ASSERT_TRUE(WaitForCanvas());

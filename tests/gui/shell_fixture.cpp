@@ -3,6 +3,7 @@
 
 #include <QApplication>
 #include <QComboBox>
+#include <QDir>
 #include <QElapsedTimer>
 #include <QFile>
 #include <QFileDialog>
@@ -10,7 +11,9 @@
 #include <QLineEdit>
 #include <QMessageBox>
 #include <QTimer>
+#include <algorithm>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "data/trace_writer.h"
@@ -23,6 +26,21 @@ namespace headscope::gui_test {
 namespace {
 
 constexpr int32_t kLayers = 2, kQoHeads = 4, kKvHeads = 2, kHeadDim = 32;
+
+const QString& SharedFolder() {
+  static const QString folder = QStringLiteral(HEADSCOPE_BINARY_DIR "/oracle/window");
+  return folder;
+}
+
+// Of the small trace, by the program that computed them: one that was built anew finds none.
+app::StatisticsStore SharedStatistics() {
+  return {SharedFolder().toStdString(), QCoreApplication::applicationFilePath().toStdString()};
+}
+
+bool AreOfEveryRow(const std::vector<app::KnownHead>& heads) {
+  return std::ssize(heads) == kLayers * kQoHeads &&
+         std::ranges::all_of(heads, [](const app::KnownHead& head) { return head.statistics.num_rows == kTokens; });
+}
 
 }  // namespace
 
@@ -105,18 +123,35 @@ void WriteSmallTrace(const std::string& path, int32_t window, const std::string&
   writer.Finish();
 }
 
-ShellTest::ShellTest(double least_measured_ms) {
+ShellTest::ShellTest(double least_measured_ms, KnownAtStart known) {
   WriteSmallTrace(trace_path().toStdString());
-  workbench_ =
-      app::MakeTraceWorkbench({.share_dir = HEADSCOPE_SOURCE_DIR "/data",
-                               .cache_dir = File(QStringLiteral("results")).toStdString(),
-                               .least_measured_ms = least_measured_ms},
-                              [this](std::function<void()> function) { ui_thread_.Post(std::move(function)); });
+  const std::string cache_dir = File(QStringLiteral("results")).toStdString();
+  if (known == KnownAtStart::kStatistics) {
+    auto own = std::make_unique<app::StatisticsStore>(cache_dir, trace_path().toStdString());
+    if (const std::vector<app::KnownHead> heads = SharedStatistics().Load(); AreOfEveryRow(heads)) {
+      EXPECT_EQ(own->Save(heads), "");
+    } else {
+      first_of_its_kind_ = std::move(own);
+    }
+  }
+  workbench_ = app::MakeTraceWorkbench(
+      {.share_dir = HEADSCOPE_SOURCE_DIR "/data", .cache_dir = cache_dir, .least_measured_ms = least_measured_ms},
+      [this](std::function<void()> function) { ui_thread_.Post(std::move(function)); });
 }
 
 ShellTest::~ShellTest() {
   window_.reset();
   workbench_.reset();
+  if (first_of_its_kind_ == nullptr) return;
+  const std::vector<app::KnownHead> heads = first_of_its_kind_->Load();
+  if (!AreOfEveryRow(heads)) return;  // it ended before they were all there
+  const app::StatisticsStore shared = SharedStatistics();
+  for (const QFileInfo& file : QDir(SharedFolder()).entryInfoList(QDir::Files)) {  // of earlier builds
+    if (file.fileName().endsWith(QStringLiteral(".json")) && file.filePath().toStdString() != shared.path())
+      QFile::remove(file.filePath());
+  }
+  // Another test may do so at this moment; where that makes it fail, it is left to a later one.
+  static_cast<void>(shared.Save(heads));
 }
 
 QString ShellTest::ShippedTrace() const {

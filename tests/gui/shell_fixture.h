@@ -15,6 +15,7 @@
 #include "mass_chart.h"
 #include "ui/workbench.h"
 #include "ui_thread.h"
+#include "workbench/statistics_store.h"
 
 namespace headscope::gui_test {
 
@@ -26,10 +27,15 @@ inline constexpr int64_t kTokens = 512;
 // `answered`: token 301 says a task's answer, and the last two tokens are the model's wrong one.
 void WriteSmallTrace(const std::string& path, int32_t window = 0, const std::string& text = {}, bool answered = false);
 
+// What is known of the small trace when its window opens: the statistics of its heads, as at a second start, or
+// nothing. They are a quarter of what the processor does in a short test; tests that are about other things have them
+// from the first of their kind behind a build.
+enum class KnownAtStart { kNothing, kStatistics };
+
 class ShellTest : public ::testing::Test {
  protected:
   // `least_measured_ms`: of every run (app/workbench/trace_workbench.h).
-  explicit ShellTest(double least_measured_ms = 0);
+  explicit ShellTest(double least_measured_ms = 0, KnownAtStart known = KnownAtStart::kNothing);
   ~ShellTest() override;
 
   // A window with its own session file; the one before is closed first (which keeps its session).
@@ -69,6 +75,9 @@ class ShellTest : public ::testing::Test {
   ui::UiThread ui_thread_;
   std::unique_ptr<ui::Workbench> workbench_;
   std::unique_ptr<ui::MainWindow> window_;
+
+ private:
+  std::unique_ptr<app::StatisticsStore> first_of_its_kind_;  // whose statistics are for the tests behind this one
 };
 
 }  // namespace headscope::gui_test

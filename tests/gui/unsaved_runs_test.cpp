@@ -20,6 +20,7 @@ using ui::Command;
 
 class UnsavedRunsTest : public ShellTest {
  protected:
+  UnsavedRunsTest() : ShellTest(0, KnownAtStart::kStatistics) {}
   // A window with one measured run, and another trace to open.
   void Measure() {
     // A folder where the one file would be, a file where the folder of the other would be.

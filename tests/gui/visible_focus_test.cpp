@@ -60,7 +60,9 @@ std::string PlaceOf(const QWidget* widget) {
 
 class VisibleFocusTest : public ShellTest {
  protected:
-  VisibleFocusTest() : cursor_flash_(QApplication::cursorFlashTime()) { QApplication::setCursorFlashTime(0); }
+  VisibleFocusTest() : ShellTest(0, KnownAtStart::kStatistics), cursor_flash_(QApplication::cursorFlashTime()) {
+    QApplication::setCursorFlashTime(0);
+  }
   ~VisibleFocusTest() override { QApplication::setCursorFlashTime(cursor_flash_); }
 
   // What the screen shows of a widget and a little around it.
