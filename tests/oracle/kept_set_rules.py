@@ -61,7 +61,7 @@ def softmax(x):
 
 
 def split_mix(key, number):
-    """Output number + 1 of SplitMix64 seeded with `key`."""
+    """Output number + 1 of SplitMix64 seeded with `key`. number: one, or an array of uint64, whose products wrap by themselves."""
     bits = 2**64 - 1
     z = (key + (number + 1) * 0x9E3779B97F4A7C15) & bits
     z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & bits
@@ -72,8 +72,8 @@ def split_mix(key, number):
 def random_planes(count, head_dim, seed):
     """Rows of standard normal numbers, by Box and Muller from pairs of 53-bit ones."""
     stream = split_mix(seed, 0)
-    numbers = [split_mix(stream, i) >> 11 for i in range(2 * count * head_dim)]
-    radius, turn = (np.array(numbers[::2], float) + 1) / 2**53, np.array(numbers[1::2], float) / 2**53
+    numbers = (split_mix(stream, np.arange(2 * count * head_dim, dtype=np.uint64)) >> 11).astype(float)
+    radius, turn = (numbers[::2] + 1) / 2**53, numbers[1::2] / 2**53
     return (np.sqrt(-2 * np.log(radius)) * np.cos(2 * np.pi * turn)).astype(np.float32).astype(float).reshape(count, head_dim)
 
 
