@@ -133,8 +133,10 @@ class LeftOut {
     if (first_.ok()) first_ = {why.code(), where + ": " + reason};
   }
   // Where nothing was measured, the first reason is the command's error.
-  void Print(const std::string& trace, bool measured) const {
+  void Check(const std::string& trace, bool measured) const {
     if (!measured) CheckStatus(first_, trace);
+  }
+  void Print() const {
     for (const std::string& sentence : sentences_) Say(sentence);
   }
 
@@ -278,9 +280,10 @@ int RunCompare(CompareArguments arguments) {
     if (!result.note.empty() && std::find(notes.begin(), notes.end(), result.note) == notes.end())
       notes.push_back(result.note);
   }
+  left_out.Check(arguments.trace, !results.empty());
   head_notes.Print();
   if (!without_chunked.empty()) Say(without_chunked);
-  left_out.Print(arguments.trace, !results.empty());
+  left_out.Print();
   if (!arguments.save_index.empty()) {
     std::erase_if(heads, [&](const analysis::HeadId& head) {
       return std::ranges::find(results, head, &analysis::MethodResult::head) == results.end();
