@@ -66,7 +66,7 @@ double MeasureRun(const std::string& model_dir, int64_t num_tokens, int32_t num_
   if (!trace.empty()) {
     const data::TraceLayout layout = EverythingOf(*model, num_tokens);
     writer = std::make_unique<data::TraceFilesWriter>(trace, layout, /*num_files=*/1, /*overwrite=*/true);
-    recorder = std::make_unique<Recorder>(writer.get(), layout, RowSelection("all"), num_tokens);
+    recorder = std::make_unique<Recorder>(writer.get(), layout, RowSelection("all"), num_tokens, /*from_gpu=*/false);
   }
   for (int64_t done = 0; done < num_tokens; done += kChunkTokens) {
     const int64_t count = std::min<int64_t>(kChunkTokens, num_tokens - done);
