@@ -49,7 +49,7 @@ constexpr CommandSpec kTable[] = {
      "Copy the command that draws this part of the map in a terminal"},
     {Command::kCopyMassCommand, "copy-mass-command", CommandMenu::kEdit, "Copy &kept mass as command line", "",
      "Copy the command that writes the mass that each query of the open head keeps, as Kept mass counts them"},
-    {Command::kCopyTradeOffCommand, "copy-trade-off-command", CommandMenu::kEdit, "Copy trade-&off as command line", "",
+    {Command::kCopyTradeOffCommand, "copy-trade-off-command", CommandMenu::kEdit, "Copy tr&ade-off as command line", "",
      "Copy the command that measures all runs of the open head, as Trade-off shows them, in a terminal"},
     {Command::kCopyTuneCommand, "copy-tune-command", CommandMenu::kEdit, "Copy &tuning as command line", "",
      "Copy the command that tunes the method at the target on every head"},
