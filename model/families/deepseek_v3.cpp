@@ -19,8 +19,12 @@ void ReadExpertGroups(const JsonFields& root, const AbsentRouting& absent, Model
   experts.num_groups = static_cast<int32_t>(root.Integer("n_group", 1, experts.num_experts, absent.groups));
   experts.kept_groups = static_cast<int32_t>(root.Integer("topk_group", 1, experts.num_groups, absent.kept));
   experts.group_of_two = true;
-  if (experts.num_experts % experts.num_groups != 0 || experts.num_experts / experts.num_groups < 2)
-    root.RefuseField("n_group", "does not make groups of two or more of n_routed_experts", "correct one of the two");
+  if (experts.num_experts % experts.num_groups != 0 || experts.num_experts / experts.num_groups < 2) {
+    if (root.Has("n_group"))
+      root.RefuseField("n_group", "does not make groups of two or more of n_routed_experts", "correct one of the two");
+    root.RefuseField("n_group", "is missing, and its default makes no groups of two or more of n_routed_experts",
+                     "add it to the file");
+  }
   if (experts.kept_groups > experts.num_groups)  // where the file does not name it
     root.RefuseField("topk_group", "is missing, and its default is more than n_group", "add it to the file");
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "network/pinned_copy.h"
 
+#include <ATen/core/CachingHostAllocator.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <c10/core/DeviceGuard.h>
@@ -8,6 +9,7 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <exception>
 #include <thread>
@@ -26,6 +28,11 @@ at::Tensor Pinned(at::IntArrayRef sizes, at::ScalarType type) {
     throw DeviceError({.problem = "copying a layer's heads from the GPU: the host's memory is used up",
                        .remedy = "close other programs, or choose a smaller chunk"});
   }
+}
+
+// What a tensor's pinned copy takes: LibTorch hands such memory out by powers of two.
+int64_t PinnedBytes(const at::Tensor& from) {
+  return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(from.nbytes())));
 }
 
 // Has `stream` wait for all that the current one was given so far.
@@ -53,6 +60,13 @@ c10::Stream StreamOfCopies(c10::Device gpu) {
   return c10::impl::VirtualGuardImpl(gpu.type()).getStreamFromGlobalPool(gpu);
 }
 
+void GivePinnedMemoryBack() noexcept {
+  try {
+    at::getHostAllocator(at::kCUDA)->empty_cache();
+  } catch (...) {  // it is kept then, for the next copy
+  }
+}
+
 // Whoever asks for a stream's events with another GPU current is made to use that one, too.
 PinnedCopy::~PinnedCopy() {
   const c10::DeviceGuard on_device(stream_.device());
@@ -62,7 +76,7 @@ PinnedCopy::~PinnedCopy() {
 at::Tensor PinnedCopy::Of(const at::Tensor& from) {
   at::Tensor to = Pinned(from.sizes(), from.scalar_type());
   copies_.emplace_back(from.to(stream_.device()).contiguous(), to);
-  bytes_ += static_cast<int64_t>(from.nbytes());
+  bytes_ += PinnedBytes(from);
   return to;
 }
 

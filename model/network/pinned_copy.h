@@ -22,6 +22,10 @@ namespace headscope::model {
 // A stream of the GPU that nothing but copies is given.
 c10::Stream StreamOfCopies(c10::Device gpu);
 
+// LibTorch keeps pinned memory that nobody uses any more for the next copy, for as long as the program runs; this frees
+// it.
+void GivePinnedMemoryBack() noexcept;
+
 class PinnedCopy final : public HostCopy {
  public:
   // `stream`: makes the copies.
@@ -32,7 +36,7 @@ class PinnedCopy final : public HostCopy {
   at::Tensor Of(const at::Tensor& from);
   // Copies what has a place, behind all that the current stream was given so far.
   void Begin();
-  int64_t bytes() const override { return bytes_; }
+  int64_t bytes() const override { return bytes_; }  // of pinned memory
   void Wait() override;
 
  private:

@@ -15,6 +15,7 @@
 #include "model/pass_memory.h"
 #include "network/alternating_updates.h"
 #include "network/decoder.h"
+#include "network/pinned_copy.h"
 #include "network/torch_library.h"
 #include "network/torch_runtime.h"
 
@@ -26,6 +27,10 @@ class TorchTransformer final : public Transformer {
   TorchTransformer(const std::string& model_dir, const SessionOptions& options, const ProgressFunction& progress,
                    const std::stop_token& stop)
       : decoder_(model_dir, options, progress, stop) {}
+  // A window goes on when its capture has ended.
+  ~TorchTransformer() override {
+    if (!decoder_.copy_streams.empty()) GivePinnedMemoryBack();
+  }
 
   std::vector<float> Forward(std::span<const int32_t> tokens, LogitsOf logits, HeadSink* sink,
                              const std::stop_token& stop) override;

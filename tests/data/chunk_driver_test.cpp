@@ -42,14 +42,15 @@ class FileOfChunks {
  public:
   static constexpr hsize_t kBytes = 4096;
 
-  explicit FileOfChunks(const std::string& path, Driver driver = Driver::kOfChunks) : path_(path) {
+  explicit FileOfChunks(const std::string& path, Driver driver = Driver::kOfChunks, hsize_t bytes = kBytes)
+      : path_(path), bytes_(bytes) {
     const Hdf5Lock lock;
     const PropertyHandle access = AccessBy(driver);
     file_ = FileHandle(H5Fcreate(path.c_str(), H5F_ACC_EXCL, H5P_DEFAULT, access.get()));
-    const hsize_t extent = 8 * kBytes, limit = H5S_UNLIMITED;
+    const hsize_t extent = 8 * bytes_, limit = H5S_UNLIMITED;
     const SpaceHandle space(H5Screate_simple(1, &extent, &limit));
     const PropertyHandle creation(H5Pcreate(H5P_DATASET_CREATE));
-    H5Pset_chunk(creation.get(), 1, &kBytes);
+    H5Pset_chunk(creation.get(), 1, &bytes_);
     H5Pset_fletcher32(creation.get());
     H5Pset_obj_track_times(creation.get(), false);
     const PropertyHandle uncached(H5Pcreate(H5P_DATASET_ACCESS));
@@ -59,7 +60,7 @@ class FileOfChunks {
   }
 
   herr_t HandOver(hsize_t number, const void* values, size_t size) const {
-    const hsize_t offset = number * kBytes;
+    const hsize_t offset = number * bytes_;
     return H5Dwrite_chunk(dataset_.get(), H5P_DEFAULT, 0, &offset, size, values);
   }
   void Find(StoredChunk* chunk, hsize_t number) const {
@@ -77,14 +78,14 @@ class FileOfChunks {
   // By HDF5 alone, which sums up the chunk itself.
   void Write(hsize_t number, const std::string& bytes) const {
     const Hdf5Lock lock;
-    const SpaceHandle in_file = PlaceOf(number), in_memory(H5Screate_simple(1, &kBytes, nullptr));
+    const SpaceHandle in_file = PlaceOf(number), in_memory(H5Screate_simple(1, &bytes_, nullptr));
     ASSERT_GE(H5Dwrite(dataset_.get(), H5T_STD_U8LE, in_memory.get(), in_file.get(), H5P_DEFAULT, bytes.data()), 0);
   }
   // By HDF5, which refuses what does not fit its checksum.
   std::string Read(hsize_t number) const {
     const Hdf5Lock lock;
-    const SpaceHandle in_file = PlaceOf(number), in_memory(H5Screate_simple(1, &kBytes, nullptr));
-    std::string bytes(kBytes, '\0');
+    const SpaceHandle in_file = PlaceOf(number), in_memory(H5Screate_simple(1, &bytes_, nullptr));
+    std::string bytes(bytes_, '\0');
     const herr_t read =
         H5Dread(dataset_.get(), H5T_STD_U8LE, in_memory.get(), in_file.get(), H5P_DEFAULT, bytes.data());
     return read < 0 ? "refused: " + Hdf5Reason() : bytes;
@@ -95,12 +96,13 @@ class FileOfChunks {
  private:
   SpaceHandle PlaceOf(hsize_t number) const {
     SpaceHandle space(H5Dget_space(dataset_.get()));
-    const hsize_t offset = number * kBytes;
-    H5Sselect_hyperslab(space.get(), H5S_SELECT_SET, &offset, nullptr, &kBytes, nullptr);
+    const hsize_t offset = number * bytes_;
+    H5Sselect_hyperslab(space.get(), H5S_SELECT_SET, &offset, nullptr, &bytes_, nullptr);
     return space;
   }
 
   std::string path_;
+  hsize_t bytes_;
   FileHandle file_;
   DatasetHandle dataset_;
 };
@@ -154,10 +156,32 @@ TEST(ChunkDriver, ChunkThatHasBegunIsReadWithZerosBehind) {
   write(3, 50, begun_6);
   const BegunChunk begun_3 = write(3, 3000, {});
   write(3, 2000, begun_3);
-  // Room is taken for all of it: a reader takes a file with holes for one that brings more than it has.
+}
+
+TEST(ChunkDriver, OfABegunChunkWhatIsNewIsWrittenAndRoomForAllIsTaken) {
+  constexpr hsize_t kBytes = 1 << 20;
+  const testing::ScratchFolder folder;
+  const std::string path = folder.File("f.h5"), text = RandomBytes(4, 5000);
+  const FileOfChunks file(path, Driver::kOfChunks, kBytes);
+  StoredChunk first(text.data(), 2, kBytes);
+  file.Find(&first, 0);
+  first.Write("writing");
+  // A reader takes a file with holes for one that brings more than it has.
   struct stat on_disk {};
-  ASSERT_EQ(::stat(folder.File("f.h5").c_str(), &on_disk), 0);
-  EXPECT_GE(int64_t{on_disk.st_blocks} * 512, 2 * static_cast<int64_t>(FileOfChunks::kBytes));
+  ASSERT_EQ(::stat(path.c_str(), &on_disk), 0);
+  EXPECT_GE(int64_t{on_disk.st_blocks} * 512, static_cast<int64_t>(kBytes));
+  const auto place = static_cast<std::streamoff>(first.begun().place);
+  for (const std::streamoff changed : {std::streamoff{1}, std::streamoff{500000}}) {
+    std::fstream other(path, std::ios::in | std::ios::out | std::ios::binary);
+    other.seekp(place + changed).put('\x55');
+  }
+  StoredChunk second(text.data(), 5000, kBytes, first.begun());
+  file.Find(&second, 0);
+  second.Write("writing");
+  const std::string bytes = file.Bytes().substr(static_cast<size_t>(place), kBytes);
+  EXPECT_EQ(bytes[1], '\x55') << "it was there";
+  EXPECT_EQ(bytes[500000], '\x55') << "zeros were";
+  EXPECT_EQ(bytes.substr(2, 4998), text.substr(2, 4998));
 }
 
 TEST(ChunkDriver, FilesAreThoseThatHdf5WritesAlone) {

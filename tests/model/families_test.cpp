@@ -329,8 +329,8 @@ class TokenErrors {
   size_t at_ = 0;
 };
 
-// Heads and hidden states of prefill, chunks and steps in bf16. Where experts or an index choose, it is the median
-// token that is compared, as above.
+// Heads and hidden states of prefill, chunks and steps in bf16. Where experts or an index choose, it is the better
+// quarter of the tokens that is compared, as above.
 // Returns the logits of the prompt's last token and of each step.
 std::vector<float> ExpectHeadsNearInBf16(const std::string& folder) {
   constexpr ElementType kType = ElementType::kBFloat16;
@@ -406,7 +406,7 @@ TEST_P(GroupedModel, GivesTheLogitsAndHeadsOfTransformers) {
 TEST_P(GroupedModel, IsAsNearInBf16AsTransformers) {
   const auto& [family, group] = GetParam();
   const std::string folder = kOracle + "groups/" + family + "_" + std::to_string(group);
-  if (Chooses(ReadModelConfig(folder))) return;
+  if (Chooses(ReadModelConfig(folder))) GTEST_SKIP() << "its layers choose: one draw of the family is compared above";
   const auto tokens = ReadArray<int32_t>(folder + "/tokens.i32");
   const auto exact = ReadArray<float>(folder + "/logits.f32"), theirs = ReadArray<float>(folder + "/logits_bf16.f32");
   ASSERT_EQ(theirs.size(), exact.size());

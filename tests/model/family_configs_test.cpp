@@ -205,6 +205,7 @@ TEST(FamilyConfig, FillsInHowEachFamilyChoosesExperts) {
     EXPECT_EQ(read.kept_groups, kept) << family;
     if (groups > 2) {
       EXPECT_THAT(RefusalWith("n_group", 2, config), HasSubstr("topk_group: is missing"));
+      EXPECT_THAT(RefusalWith("n_routed_experts", groups, config), HasSubstr("n_group: is missing"));
     }
   }
 }
