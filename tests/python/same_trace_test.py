@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The shipped model captured by `headscope capture` and by the Python package: the same file, object by object, and the same numbers; and what the program
 says of what Python wrote."""
-import contextlib
 import importlib.util
-import io
 import json
 import pathlib
 import re
@@ -11,35 +9,17 @@ import shutil
 import subprocess
 import sys
 import time
-import unittest.mock
 
 import cases
 import families
 import h5py
 import numpy as np
-import safetensors.torch
 import torch
+from capturing import MODEL, TEXT, CommandLineCase, captured, run
 from tokenizers import Tokenizer, models
 
 import headscope
-from headscope import capture, recorder, untrusted
-
-MODEL = cases.SOURCE / "data/reference_model"
-TEXT = "The pass key is 99405. Remember it. 99405 is the pass key. The grass is green, the sky is blue. What is the pass key? The pass key is"
-
-
-def run(*arguments, code=0):
-    done = subprocess.run([cases.HEADSCOPE, *map(str, arguments)], capture_output=True, text=True, check=False)
-    assert done.returncode == code, (arguments, done.returncode, done.stderr)
-    return done
-
-
-def captured(*arguments):
-    """Exit code, stdout and stderr of python -m headscope.capture, in this process."""
-    out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        code = capture.main([str(argument) for argument in arguments])
-    return code, out.getvalue(), err.getvalue()
+from headscope import recorder, untrusted
 
 
 class SameTrace(cases.FolderCase):
@@ -434,14 +414,7 @@ class Reader(cases.FolderCase):
                 trace.compare()
 
 
-class CommandLine(cases.FolderCase):
-    def refused(self, code, *arguments, words=()):
-        found, out, err = captured(*arguments)
-        self.assertEqual((found, out), (code, ""), err)
-        self.assertTrue(err.startswith("headscope: ") and err.count("\n") == 1, err)
-        for word in words:
-            self.assertIn(word, err)
-
+class CommandLine(CommandLineCase):
     def test_refusals(self):
         output = self.folder / "out.h5"
         self.refused(3, self.folder, "--text", "a", "-o", output, words=(str(self.folder), "transformers cannot load it"))
@@ -544,10 +517,7 @@ class CommandLine(cases.FolderCase):
     def test_models_that_see_are_given_text(self):
         """They are of another kind than transformers' language models, and were refused."""
         model, traces = self.folder / "sees", [self.folder / f"sees-{program}.h5" for program in ("cpp", "python")]
-        text = families.COMMON | dict(head_dim=None, hidden_size=32, rope_parameters=dict(rope_type="default", rope_theta=1e4, mrope_section=[1, 1, 2]))
-        tower = dict(depth=1, embed_dim=16, hidden_size=32, num_heads=2)
-        torch.manual_seed(5)
-        cases.transformers.Qwen2VLForConditionalGeneration(cases.transformers.Qwen2VLConfig(text_config=text, vision_config=tower)).save_pretrained(model)
+        self.seeing().save_pretrained(model)
         shutil.copy(MODEL / "tokenizer.json", model)
         given = (model, "--tokens", "5,6,7,8,9", "--decode", "2", "--dtype", "fp32", "--quiet", "-o")
         run("capture", *given, traces[0])
@@ -565,41 +535,6 @@ class CommandLine(cases.FolderCase):
         del config["layer_types"]
         (model / "config.json").write_text(json.dumps(config | {"sliding_window_pattern": "LG"}))
         self.refused(3, model, "--tokens", "5", "-o", self.folder / "none.h5", words=(str(model), "transformers cannot load it"))
-
-    def test_weights_that_a_checkpoint_lacks_are_not_made_up(self):
-        """transformers draws them and warns, and the trace was one of random numbers."""
-        whole, model, output = self.folder / "all-weights", self.folder / "some-weights", self.folder / "some-weights.h5"
-        families.make("llama").save_pretrained(whole)
-        shutil.copy(MODEL / "tokenizer.json", whole)
-        shutil.copytree(whole, model)
-        given = (model, "--tokens", "5,6,7", "-o", output, "--force", "--quiet")
-        stored = safetensors.torch.load_file(whole / "model.safetensors")
-        key, head = "model.layers.1.self_attn.k_proj.weight", "lm_head.weight"
-        safetensors.torch.save_file({name: tensor for name, tensor in stored.items() if name != key}, model / "model.safetensors")
-        self.refused(3, *given, words=(str(model), "lacks 1 of the model's weights", key))
-        self.assertFalse(output.exists())
-        safetensors.torch.save_file({name: tensor for name, tensor in stored.items() if name != head}, model / "model.safetensors")
-        self.assertEqual(captured(*given), (0, f"{output}\n", ""))  # no token is generated
-        self.refused(3, *given, "--decode", "1", words=(head,))
-
-    def test_memory_that_is_missing_is_four(self):
-        kinds = (MemoryError(), RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes"), torch.OutOfMemoryError("CUDA out of memory"))
-        for error in kinds:
-            with self.subTest(error), unittest.mock.patch.object(cases.transformers.AutoModelForCausalLM, "from_pretrained", side_effect=error):
-                self.refused(4, MODEL, "--text", "a", "-o", self.folder / "none.h5", words=("the memory is used up",))
-
-    def test_a_tokenizer_that_transformers_makes_up_is_none(self):
-        """Without its files it is one of names alone: a text was recorded as one token, or as unknown ones, and ids had the names of others."""
-        for name in ("gemma", "gpt2", "gpt_neox", "qwen2", "bert"):
-            with self.subTest(name):
-                model, output = self.folder / f"made-up-{name}", self.folder / f"made-up-{name}.h5"
-                made = families.make(name) if name in families.FAMILIES else cases.transformers.BertLMHeadModel(cases.transformers.BertConfig(**{**families.COMMON, "is_decoder": True}))
-                made.save_pretrained(model)
-                self.refused(3, model, "--text", "Hello there.", "-o", output, words=("transformers cannot load the tokenizer (its files are missing)", "or give the prompt as token ids with --tokens"))
-                code, _, said = captured(model, "--tokens", "0,1,2,3,4,5", "-o", output, "--quiet")
-                self.assertEqual((code, said), (0, "token ids are recorded without their texts: transformers cannot load the tokenizer (its files are missing)\n"))
-                with h5py.File(output) as file:
-                    self.assertEqual(file["tokens/text"].size, 0)
 
     def test_byte_order_mark_is_no_part_of_a_prompt(self):
         (self.folder / "marked.txt").write_bytes("Hello there.".encode("utf-8-sig"))
