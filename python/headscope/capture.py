@@ -162,9 +162,28 @@ def _load(options, torch, transformers, device):
     return tokenizer, model.to(device).eval()
 
 
+def _weights_in_use(model, names, decodes):
+    """Those of the names that recorded tokens depend on: none of the output head unless tokens are generated, and none of a tower for images or sounds, of which
+    none is given. Modules are found by themselves: base_model_prefix is of llama4 and others no module's name."""
+    if model.config.is_encoder_decoder:  # whose encoder is no tower beside the text
+        return names
+    places = {id(module): place for place, module in model.named_modules()}
+    given, head, decoder = (places.get(id(module)) for module in (model.get_input_embeddings(), model.get_output_embeddings(), model.get_decoder()))
+
+    def within(name, place):
+        return place is not None and f"{name}.".startswith(f"{place}." if place else "")
+
+    if head and given:  # with what the last layer's output goes through before: the largest part without the input's embeddings
+        steps = head.split(".")
+        head = next((part for part in (".".join(steps[:count]) for count in range(1, len(steps) + 1)) if not within(given, part)), None)
+    if decoder and model.config.get_text_config(decoder=True) is not model.config:  # a text's settings beside those of towers
+        names = [name for name in names if any(within(name, part) for part in (given, decoder, head))]
+    return [name for name in names if decodes or not within(name, head)]
+
+
 def _refuse_made_up_weights(options, model, missing):
-    """transformers draws what a checkpoint lacks. Of what is not part of the layers, such as the head of a model that embeds, no token that is not generated sees anything."""
-    missing = sorted(name for name in missing if options.decode or name.startswith(f"{model.base_model_prefix}."))
+    """transformers draws what a checkpoint lacks."""
+    missing = sorted(_weights_in_use(model, missing, options.decode))
     if missing:
         raise BadInputError(
             f"{options.model}: lacks {len(missing)} of the model's weights, such as {missing[0]}, for which transformers would draw random numbers; "

@@ -6,27 +6,68 @@ import unittest.mock
 import cases
 import families
 import h5py
+import numpy as np
 import safetensors.torch
 import torch
-from capturing import MODEL, CommandLineCase, captured
+from capturing import MODEL, CommandLineCase, captured, run
+
+import headscope
 
 
 class Lacking(CommandLineCase):
+    def lacking(self, made, *lacked):
+        """The folder of this model's checkpoint without the weights whose names begin so."""
+        model = self.folder / f"lacks-{type(made).__name__}-{'-'.join(lacked)}"
+        made.save_pretrained(model)
+        shutil.copy(MODEL / "tokenizer.json", model)
+        stored = safetensors.torch.load_file(model / "model.safetensors")
+        kept = {name: tensor for name, tensor in stored.items() if not name.startswith(lacked)}
+        self.assertLess(len(kept), len(stored))
+        safetensors.torch.save_file(kept, model / "model.safetensors", {"format": "pt"})
+        return model
+
     def test_weights_that_a_checkpoint_lacks_are_not_made_up(self):
-        """transformers draws them and warns, and the trace was one of random numbers."""
-        whole, model, output = self.folder / "all-weights", self.folder / "some-weights", self.folder / "some-weights.h5"
-        families.make("llama").save_pretrained(whole)
-        shutil.copy(MODEL / "tokenizer.json", whole)
-        shutil.copytree(whole, model)
-        given = (model, "--tokens", "5,6,7", "-o", output, "--force", "--quiet")
-        stored = safetensors.torch.load_file(whole / "model.safetensors")
-        key, head = "model.layers.1.self_attn.k_proj.weight", "lm_head.weight"
-        safetensors.torch.save_file({name: tensor for name, tensor in stored.items() if name != key}, model / "model.safetensors")
-        self.refused(3, *given, words=(str(model), "lacks 1 of the model's weights", key))
-        self.assertFalse(output.exists())
-        safetensors.torch.save_file({name: tensor for name, tensor in stored.items() if name != head}, model / "model.safetensors")
-        self.assertEqual(captured(*given), (0, f"{output}\n", ""))  # no token is generated
-        self.refused(3, *given, "--decode", "1", words=(head,))
+        """transformers draws them and warns, and the trace was one of random numbers. Of llama4 no name begins with the prefix that its class tells."""
+        bert = cases.transformers.BertLMHeadModel(cases.transformers.BertConfig(**{**families.COMMON, "is_decoder": True}))
+        for made, key, head in (
+            (families.make("llama"), "model.layers.1.self_attn.k_proj.weight", "lm_head.weight"),
+            (families.make("llama4_text"), "model.layers.1.self_attn.k_proj.weight", "lm_head.weight"),
+            (bert, "bert.encoder.layer.1.attention.self.key.weight", "cls.predictions.transform.dense.weight"),
+        ):
+            with self.subTest(type(made).__name__):
+                output = self.folder / "some-weights.h5"
+                given = ("--tokens", "5,6,7", "-o", output, "--force", "--quiet")
+                model = self.lacking(made, key)
+                self.refused(3, model, *given, words=(str(model), "lacks 1 of the model's weights", key))
+                self.assertFalse(output.exists())
+                model = self.lacking(made, head)
+                self.assertEqual(captured(model, *given), (0, f"{output}\n", ""))  # no token is generated
+                output.unlink()
+                self.refused(3, model, *given, "--decode", "1", words=("lacks 1 of the model's weights", head))
+
+    def test_towers_that_a_checkpoint_lacks_see_no_token(self):
+        """The text alone of a model that sees was refused, which `headscope capture` takes: no image is given."""
+        made, traces = self.seeing(), [self.folder / f"towerless-{program}.h5" for program in ("cpp", "python")]
+        given = ("--tokens", "5,6,7,8,9", "--decode", "2", "--dtype", "fp32", "--quiet", "-o")
+        model = self.lacking(made, "model.visual.", "visual.")
+        run("capture", model, *given, traces[0])
+        self.assertEqual(captured(model, *given, traces[1]), (0, f"{traces[1]}\n", ""))
+        with headscope.open(traces[0]) as one, headscope.open(traces[1]) as other:
+            for layer in one.layers:
+                np.testing.assert_allclose(other.q(layer, 3)[:], one.q(layer, 3)[:], rtol=2e-4, atol=5e-5)
+        stored = safetensors.torch.load_file(model / "model.safetensors")
+        for end, refused in (("layers.1.self_attn.k_proj.weight", True), ("embed_tokens.weight", True), ("lm_head.weight", False)):
+            with self.subTest(end):
+                lacking, output = self.folder / "lacking-more", self.folder / "lacking-more.h5"
+                shutil.copytree(model, lacking, dirs_exist_ok=True)
+                kept = {name: tensor for name, tensor in stored.items() if not name.endswith(end)}
+                self.assertEqual(len(kept), len(stored) - 1)
+                safetensors.torch.save_file(kept, lacking / "model.safetensors", {"format": "pt"})
+                if refused:
+                    self.refused(3, lacking, "--tokens", "5,6,7", "-o", output, words=("lacks 1 of the model's weights", end))
+                else:
+                    self.assertEqual(captured(lacking, "--tokens", "5,6,7", "-o", output, "--quiet")[0], 0)
+                    self.refused(3, lacking, "--tokens", "5,6,7", "--decode", "1", "-o", output, "--force", words=("lacks 1 of the model's weights", end))
 
     def test_memory_that_is_missing_is_four(self):
         kinds = (MemoryError(), RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes"), torch.OutOfMemoryError("CUDA out of memory"))
