@@ -195,9 +195,10 @@ def _tokenizer(options, transformers, own_code):
     """None for a prompt of ids whose model has no tokenizer that can be read, which is said."""
     try:
         tokenizer = transformers.AutoTokenizer.from_pretrained(options.model, **own_code)
-        # Of many families transformers makes one of names alone where there is no file, by which a text has no tokens, or unknown ones.
+        # Of many families transformers makes one of names alone where there is no file, by which a text has no tokens, or unknown ones. Of mbart and others it has
+        # SentencePiece's mark of a blank besides.
         names = {str(token.content) for token in getattr(tokenizer, "added_tokens_decoder", {}).values()}
-        if set(tokenizer.get_vocab()) - names:
+        if set(tokenizer.get_vocab()) - names - {"\u2581"}:
             return tokenizer
         problem = "its files are missing"
     except Exception as error:  # which is of any kind, the tokenizers library's own included
