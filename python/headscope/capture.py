@@ -2,6 +2,7 @@
 """python -m headscope.capture MODEL (--text S | --prompt FILE | --tokens N,.. | --chat FILE.json) -o OUT.h5: what `headscope capture` does, for any model that transformers knows."""
 import argparse
 import codecs
+import errno
 import json
 import pathlib
 import sys
@@ -10,6 +11,7 @@ from headscope.errors import BadInputError, DeviceError, HeadscopeError, UsageEr
 from headscope.layout import POINTS
 
 INTERRUPTED = 130
+_NO_MEMORY = "the memory is used up; close other programs, or record fewer heads or tokens"
 
 
 def _options():
@@ -137,8 +139,12 @@ def _refuse_adapter(folder):
 
 
 def _lacks_memory(error):
-    """Python's own, torch's of a GPU, and torch's of a CPU, which is told by its words alone."""
-    return isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in str(error)
+    """Python's own, the system's, and torch's of a GPU and of a CPU, some of which are told by their words alone."""
+    if isinstance(error, HeadscopeError):  # which has its own sentence
+        return False
+    words = str(error).lower()
+    told = any(lack in words for lack in ("can't allocate memory", "cannot allocate memory", "out of memory"))
+    return told or isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError" or getattr(error, "errno", None) == errno.ENOMEM
 
 
 def _load(options, torch, transformers, device):
@@ -202,6 +208,8 @@ def _tokenizer(options, transformers, own_code):
             return tokenizer
         problem = "its files are missing"
     except Exception as error:  # which is of any kind, the tokenizers library's own included
+        if _lacks_memory(error):
+            raise
         problem = " ".join(str(error).split())
     sentence = f"transformers cannot load the tokenizer ({problem})"
     if options.tokens is None:
@@ -260,6 +268,10 @@ def capture(options):
     except KeyboardInterrupt:
         print(f"headscope: interrupted; {', '.join(recording.left) or 'no token was recorded'}", file=sys.stderr)
         return INTERRUPTED
+    except Exception as error:
+        if not _lacks_memory(error):
+            raise
+        raise DeviceError("; ".join([_NO_MEMORY, *filter(None, [", ".join(recording.left)])])) from None
     print(recording.paths[0])
     return 0
 
@@ -294,7 +306,7 @@ def main(arguments=None):
     except Exception as error:
         if not _lacks_memory(error):
             raise
-        print("headscope: the memory is used up; close other programs, or record fewer heads or tokens", file=sys.stderr)
+        print(f"headscope: {_NO_MEMORY}", file=sys.stderr)
         return DeviceError.exit_code
 
 

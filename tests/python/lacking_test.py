@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What python -m headscope.capture says of a checkpoint that lacks weights or its tokenizer, and of a machine that lacks memory."""
+import errno
 import shutil
 import unittest.mock
 
@@ -12,6 +13,7 @@ import torch
 from capturing import MODEL, CommandLineCase, captured, run
 
 import headscope
+from headscope import recorder
 
 
 class Lacking(CommandLineCase):
@@ -70,10 +72,32 @@ class Lacking(CommandLineCase):
                     self.refused(3, lacking, "--tokens", "5,6,7", "--decode", "1", "-o", output, "--force", words=("lacks 1 of the model's weights", end))
 
     def test_memory_that_is_missing_is_four(self):
-        kinds = (MemoryError(), RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes"), torch.OutOfMemoryError("CUDA out of memory"))
+        kinds = (
+            MemoryError(),
+            OSError(errno.ENOMEM, "in words of another language"),
+            RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes"),
+            RuntimeError("unable to mmap 8 bytes from file <model.safetensors>: Cannot allocate memory (12)"),
+            torch.OutOfMemoryError("CUDA out of memory"),
+            torch.AcceleratorError("CUDA error: out of memory", 2),
+        )
         for error in kinds:
-            with self.subTest(error), unittest.mock.patch.object(cases.transformers.AutoModelForCausalLM, "from_pretrained", side_effect=error):
-                self.refused(4, MODEL, "--text", "a", "-o", self.folder / "none.h5", words=("the memory is used up",))
+            for loader in (cases.transformers.AutoModelForCausalLM, cases.transformers.AutoTokenizer):
+                with self.subTest(error, loader=loader.__name__), unittest.mock.patch.object(loader, "from_pretrained", side_effect=error):
+                    self.refused(4, MODEL, "--text", "a", "-o", self.folder / "none.h5", words=("the memory is used up",))
+
+    def test_memory_that_is_missing_amid_a_recording_leaves_what_there_is(self):
+        """Where the tokens before it are was said to whoever looks at an exception's notes alone."""
+        output, known = self.folder / "amid.h5", recorder.Recording._end_pass
+
+        def lacking(recording, *given):
+            known(recording, *given)
+            if len(recording._streams[0].ids) == 3:
+                raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
+
+        with unittest.mock.patch.object(recorder.Recording, "_end_pass", lacking):
+            self.refused(4, MODEL, "--tokens", "5,6,7,8", "--chunk", "1", "-o", output, "--quiet", words=("the memory is used up", f"; the first 3 tokens are in {output}"))
+        with headscope.open(output) as trace:
+            self.assertEqual((trace.complete, trace.num_tokens), (False, 3))
 
     def test_a_tokenizer_that_transformers_makes_up_is_none(self):
         """Without its files it is one of names alone: a text was recorded as one token, or as unknown ones, and ids had the names of others."""
