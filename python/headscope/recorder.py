@@ -303,11 +303,12 @@ class Recording:
 
     def _with_every_row(self, arguments, options):
         """The call, or None where it stays as it is. Of the layers that share an earlier one's keys, Gemma 4 runs as many last tokens as logits are asked for by
-        their number, as generate() does; told by their places, it runs all."""
+        their number, as generate() does; told by their places, it runs all. Places in the CPU's memory index a tensor of any device: where the states lie that they
+        index, no parameter tells, which may be offloaded or on another GPU."""
         kept, fed = options.get("logits_to_keep"), self._pass.fed
         if type(kept) is not int or not 0 < kept < fed or all(facts.kv_layer < 0 for facts in self._look.layout.facts):
             return None
-        return arguments, {**options, "logits_to_keep": torch.arange(fed - kept, fed, device=next(self._model.parameters()).device)}
+        return arguments, {**options, "logits_to_keep": torch.arange(fed - kept, fed, device="cpu")}
 
     def _start(self, given):
         ids, shape = self._ids_of(given)
