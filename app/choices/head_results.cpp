@@ -108,22 +108,30 @@ void CheckMethodsRun(const data::TraceReader& trace, const std::vector<analysis:
   }
 }
 
-std::string LeaveOutChunked(const data::TraceReader& trace, std::vector<analysis::HeadId>* heads) {
-  const auto chunk_of = [&](const analysis::HeadId& head) { return trace.layer(trace.LayerSlot(head.layer)).chunk; };
-  const auto is_chunked = [&](const analysis::HeadId& head) { return chunk_of(head) > 0; };
-  const auto first = std::ranges::find_if(*heads, is_chunked);
-  if (first == heads->end() || std::ranges::all_of(*heads, is_chunked)) return {};
-  const int32_t layer = first->layer, chunk = chunk_of(*first);
+std::vector<analysis::HeadId> ChunkedAmong(const data::TraceReader& trace, const std::vector<analysis::HeadId>& heads) {
+  std::vector<analysis::HeadId> chunked = heads;
+  std::erase_if(chunked,
+                [&](const analysis::HeadId& head) { return trace.layer(trace.LayerSlot(head.layer)).chunk == 0; });
+  return chunked;
+}
+
+std::string ChunkedText(const data::TraceReader& trace, const std::vector<analysis::HeadId>& chunked) {
+  const int32_t layer = chunked.front().layer;
   std::set<int32_t> layers;
-  for (const analysis::HeadId& head : *heads) {
-    if (is_chunked(head)) layers.insert(head.layer);
-  }
-  const size_t count = std::erase_if(*heads, is_chunked);
+  for (const analysis::HeadId& head : chunked) layers.insert(head.layer);
   const std::string of = layers.size() == 1
                              ? "layer " + std::to_string(layer)
                              : std::to_string(layers.size()) + " layers (" + std::to_string(layer) + " is the first)";
-  return "left out " + std::to_string(count) + (count == 1 ? " head of " : " heads of ") + of +
-         ", where attention is in chunks of " + std::to_string(chunk) + " tokens: prefill methods do not support them";
+  return std::to_string(chunked.size()) + (chunked.size() == 1 ? " head of " : " heads of ") + of +
+         ", where attention is in chunks of " + std::to_string(trace.layer(trace.LayerSlot(layer)).chunk) +
+         " tokens: prefill methods do not support them";
+}
+
+std::string LeaveOutChunked(const data::TraceReader& trace, std::vector<analysis::HeadId>* heads) {
+  const std::vector<analysis::HeadId> chunked = ChunkedAmong(trace, *heads);
+  if (chunked.empty() || chunked.size() == heads->size()) return {};
+  std::erase_if(*heads, [&](const analysis::HeadId& head) { return std::ranges::count(chunked, head) > 0; });
+  return "left out " + ChunkedText(trace, chunked);
 }
 
 static KnownLayers LayersKnownOf(const data::TraceReader& trace) {

@@ -23,8 +23,13 @@ void CheckMethodsRun(int32_t head_dim, const std::string& source);
 // The same of every size of head among those of a trace. UsageError where methods run on others that it holds.
 void CheckMethodsRun(const data::TraceReader& trace, const std::vector<analysis::HeadId>& heads);
 
-// Takes heads out that attend in chunks, where others are left: no prefill method runs on them, and nobody named them.
-// Returns a sentence that says which; empty where none was.
+// Those of the heads that attend in chunks: no prefill method runs on them.
+std::vector<analysis::HeadId> ChunkedAmong(const data::TraceReader& trace, const std::vector<analysis::HeadId>& heads);
+// What a sentence says of such heads, of which there is one at least: how many, of which layers, and that prefill
+// methods do not support them.
+std::string ChunkedText(const data::TraceReader& trace, const std::vector<analysis::HeadId>& chunked);
+// Takes such heads out where others are left and nobody named them. Returns a sentence that says which; empty where
+// none was.
 std::string LeaveOutChunked(const data::TraceReader& trace, std::vector<analysis::HeadId>* heads);
 
 // Refuses (BadInputError) a method, by its own name, of a file that is of another model than the trace's. Layers that

@@ -29,6 +29,7 @@
 #include "commands/head_notes.h"
 #include "data/index_file.h"
 #include "data/trace_reader.h"
+#include "kernels/method_names.h"
 #include "support/exit_codes.h"
 #include "support/interrupt.h"
 #include "support/messages.h"
@@ -95,15 +96,32 @@ HeadSettings Configured(const CompareArguments& arguments, const data::TraceRead
   return settings;
 }
 
-// Without a configuration all heads run the same. With one, each runs its own first, and heads of equal ones share a
-// run.
+bool IsPrefill(const analysis::AskedMethod& asked) {
+  return kernels::FindMethod(asked.name).decode == nullptr;
+}
+
+// Heads in chunks that the configuration passes over: those of prefill methods have no settings for them, and nobody
+// named them. None where none of the heads has a setting, or where a method of the configuration might run on them.
+std::vector<analysis::HeadId> PassedOver(const CompareArguments& arguments, const HeadSettings& settings,
+                                         const data::TraceReader& trace, const std::vector<analysis::HeadId>& heads) {
+  const auto is_set = [&](const analysis::HeadId& head) { return settings.contains(head); };
+  if (arguments.config.empty() || !arguments.heads.empty() || std::ranges::none_of(heads, is_set) ||
+      !std::ranges::all_of(settings, [](const auto& setting) { return IsPrefill(setting.second); }))
+    return {};
+  std::vector<analysis::HeadId> chunked = ChunkedAmong(trace, heads);
+  std::erase_if(chunked, is_set);
+  return chunked;
+}
+
+// Without a configuration all heads run the same. With one, each runs its own first, unless it is passed over, and
+// heads of equal ones share a run.
 std::vector<Asked> AskedOf(const CompareArguments& arguments, const HeadSettings& settings,
-                           const std::vector<analysis::HeadId>& heads,
+                           const std::vector<analysis::HeadId>& heads, const std::vector<analysis::HeadId>& passed_over,
                            const std::vector<analysis::AskedMethod>& of_all) {
   std::vector<Asked> asked;
   for (size_t i = 0; i < heads.size(); ++i) {
     std::vector<analysis::AskedMethod> methods;
-    if (!arguments.config.empty()) {
+    if (!arguments.config.empty() && std::ranges::count(passed_over, heads[i]) == 0) {
       const auto own = settings.find(heads[i]);
       if (own == settings.end())
         throw UsageError({.file = arguments.config,
@@ -257,12 +275,16 @@ int RunCompare(CompareArguments arguments) {
   if (!arguments.device.is_gpu()) arguments.options.other_dense = TorchDecode(arguments.options.num_threads);
 
   const HeadSettings configured = Configured(arguments, trace, heads);
-  std::string without_chunked;
-  // A tuning of all heads has no settings for these.
-  const auto is_set = [&](const analysis::HeadId& head) { return configured.contains(head); };
-  if (!arguments.config.empty() && arguments.heads.empty() && !std::ranges::all_of(heads, is_set))
-    without_chunked = LeaveOutChunked(trace, &heads);
-  const std::vector<Asked> asked = AskedOf(arguments, configured, heads, of_all);
+  const std::vector<analysis::HeadId> passed_over = PassedOver(arguments, configured, trace, heads);
+  std::string of_chunked;
+  if (!passed_over.empty()) {
+    const bool nothing_runs = std::ranges::all_of(of_all, IsPrefill);
+    of_chunked =
+        (nothing_runs ? "left out " : arguments.config + " has no setting for ") + ChunkedText(trace, passed_over);
+    if (nothing_runs)
+      std::erase_if(heads, [&](const analysis::HeadId& head) { return std::ranges::count(passed_over, head) > 0; });
+  }
+  const std::vector<Asked> asked = AskedOf(arguments, configured, heads, passed_over, of_all);
   HeadNotes head_notes;
   comparison.options = arguments.options;
   comparison.options.keep_rows = !arguments.save_rows.empty();
@@ -282,7 +304,7 @@ int RunCompare(CompareArguments arguments) {
   }
   left_out.Check(arguments.trace, !results.empty());
   head_notes.Print();
-  if (!without_chunked.empty()) Say(without_chunked);
+  if (!of_chunked.empty()) Say(of_chunked);
   left_out.Print();
   if (!arguments.save_index.empty()) {
     std::erase_if(heads, [&](const analysis::HeadId& head) {

@@ -75,11 +75,16 @@ class ChunkedLayers(unittest.TestCase):
         self.assertAlmostEqual(results["sparq"]["kept_fraction"], numpy.minimum(12, rows % CHUNK + 1).sum() / self.seen[rows].sum(), places=9)
         self.assertLess(results["sparq"]["kernel_error"], 1e-5)
 
-    def test_prefill_methods_leave_out_what_nobody_named(self):
-        trace = self.path / "mixed.h5"
+    def mixed_trace(self, name):
+        """A plain layer, 4, and one in chunks."""
+        trace = self.path / name
         run("capture", MODEL, "--task", "passkey", "--length", 400, "--layers", f"4,{LAYER}", "--decode", 8, "--dtype", "fp32", "-o", trace, "--quiet")
         with h5py.File(trace, "r+") as file:
             in_chunks(file, 1)
+        return trace
+
+    def test_prefill_methods_leave_out_what_nobody_named(self):
+        trace = self.mixed_trace("mixed.h5")
         out, tuned, index = self.path / "mixed.json", self.path / "tuned.json", self.path / "index.json"
         said = run("compare", trace, "--method", "a-shape", "--method", "sliding-window:n_local=16", "--decode-rows", STEPS, "-o", out, "--quiet").stderr
         self.assertIn(f"layer {LAYER}: 8 heads: without a-shape (head {LAYER}:0 attends in chunks of {CHUNK} tokens", said)
@@ -99,6 +104,36 @@ class ChunkedLayers(unittest.TestCase):
             given = ("--target", "cra-mean=0.9") if command == "tune" else ()
             refused = run(command, trace, "--method", "a-shape", *given, "--heads", f"{LAYER}:{HEAD}", "--quiet", code=2).stderr
             self.assertRegex(refused, f"head {LAYER}:[0-9] attends in chunks of {CHUNK}")
+
+    def test_a_configuration_leaves_out_only_what_nothing_runs_on(self):
+        trace = self.mixed_trace("configured.h5")
+        pre, dec, both, out = (self.path / f"{name}.json" for name in ("pre", "dec", "both", "configured"))
+        run("tune", trace, "--method", "a-shape", "--target", "cra-mean=0.9", "-o", pre, "--quiet")
+        run("tune", trace, "--method", "sliding-window", "--target", "cra-mean=0.9", "--heads", "4:0-7", "-o", dec, "--quiet")
+
+        def compared(*arguments):
+            said = run("compare", trace, "--decode-rows", STEPS, *arguments, "-o", out, "--force", "--quiet").stderr
+            return said, sorted((result["layer"], result["head"], result["method"]) for result in json.loads(out.read_text())["results"])
+
+        # A decode method beside the configuration runs on its heads and on the others.
+        said, found = compared("--config", pre, "--method", "sliding-window:n_local=16")
+        self.assertIn(f"{pre} has no setting for 8 heads of layer {LAYER}, where attention is in chunks of {CHUNK} tokens: prefill methods do not support them", said)
+        self.assertEqual(found, sorted([(4, head, "a-shape") for head in range(8)] + [(layer, head, "sliding-window") for layer in (4, LAYER) for head in range(8)]))
+        # Another prefill method runs on them no more than those of the configuration.
+        said, found = compared("--config", pre, "--method", "vertical-slash")
+        self.assertIn(f"left out 8 heads of layer {LAYER}, where", said)
+        self.assertEqual({layer for layer, _, _ in found}, {4})
+        # Heads with a setting stay where others have none.
+        settings = json.loads(pre.read_text())
+        with_decode = dict(json.loads(dec.read_text())["heads"][0], layer=LAYER, head=HEAD)
+        both.write_text(json.dumps(dict(settings, heads=[*settings["heads"], dict(settings["heads"][0], layer=LAYER, head=HEAD)])))
+        said, found = compared("--config", both)
+        self.assertIn(f"left out 7 heads of layer {LAYER}, where", said)
+        self.assertIn(f"head {LAYER}:{HEAD} alone: without a-shape (head {LAYER}:{HEAD} attends in chunks", said)
+        # What the configuration runs may run on them, so that nobody meant to leave them out.
+        for heads in (json.loads(dec.read_text())["heads"], [*settings["heads"], with_decode]):
+            both.write_text(json.dumps(dict(settings, heads=heads)))
+            self.assertIn(f"it has no setting for head {LAYER}:0", run("compare", trace, "--config", both, "--quiet", code=2).stderr)
 
     def test_prefill_methods_are_refused_by_name(self):
         for command in (("compare", self.trace, "--method", "a-shape", "--quiet"), ("tune", self.trace, "--method", "a-shape", "--target", "cra=0.9", "-o", self.path / "t.json", "--quiet"),
