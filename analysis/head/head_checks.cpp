@@ -2,6 +2,7 @@
 #include "head/head_checks.h"
 
 #include "analysis/prefill_heads.h"
+#include "head/read_tensors.h"
 
 namespace headscope::analysis {
 
@@ -32,6 +33,15 @@ Status CheckPrefillHead(const HeadFrame& frame, HeadId id) {
 
 Status CheckPrefillHeads(const MeasuredHeads& heads, HeadId asked) {
   return CheckPrefillHead(heads, asked);
+}
+
+Status CheckPrefillHeads(const data::TraceReader& trace, const std::vector<HeadId>& heads) {
+  for (size_t i = 0; i < heads.size(); ++i) {
+    if (i > 0 && heads[i].layer == heads[i - 1].layer) continue;
+    const HeadFrame frame = ReadFrame(trace, trace.LayerSlot(heads[i].layer));
+    if (Status status = CheckPrefillHead(frame, heads[i]); !status.ok()) return status;
+  }
+  return {};
 }
 
 kernels::Status CheckIndex(const HeadTensors& head, const kernels::SparseIndexView& index) {

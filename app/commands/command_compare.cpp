@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "analysis/head_sweeps.h"
+#include "analysis/prefill_heads.h"
 #include "analysis/result_files.h"
 #include "base/check_status.h"
 #include "base/device.h"
@@ -138,6 +139,17 @@ std::vector<Asked> AskedOf(const CompareArguments& arguments, const HeadSettings
     }
   }
   return asked;
+}
+
+// Who names a head wants every prefill method there, and is told before anything is measured that one does not run.
+void CheckNamedRun(const data::TraceReader& trace, const std::vector<analysis::HeadId>& heads,
+                   const std::vector<Asked>& asked) {
+  for (const Asked& one : asked) {
+    if (std::ranges::none_of(one.methods, IsPrefill)) continue;
+    std::vector<analysis::HeadId> some;
+    for (const size_t place : one.places) some.push_back(heads[place]);
+    CheckStatus(analysis::CheckPrefillHeads(trace, some), trace.path());
+  }
 }
 
 // Methods that do not run on some of the heads.
@@ -285,6 +297,7 @@ int RunCompare(CompareArguments arguments) {
       std::erase_if(heads, [&](const analysis::HeadId& head) { return std::ranges::count(passed_over, head) > 0; });
   }
   const std::vector<Asked> asked = AskedOf(arguments, configured, heads, passed_over, of_all);
+  if (!arguments.heads.empty()) CheckNamedRun(trace, heads, asked);
   HeadNotes head_notes;
   comparison.options = arguments.options;
   comparison.options.keep_rows = !arguments.save_rows.empty();

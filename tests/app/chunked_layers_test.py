@@ -135,6 +135,15 @@ class ChunkedLayers(unittest.TestCase):
             both.write_text(json.dumps(dict(settings, heads=heads)))
             self.assertIn(f"it has no setting for head {LAYER}:0", run("compare", trace, "--config", both, "--quiet", code=2).stderr)
 
+    def test_a_named_head_is_not_left_out(self):
+        trace, index, out = self.mixed_trace("named.h5"), self.path / "named-index.json", self.path / "named.json"
+        for methods in (("--method", "a-shape", "--save-index", index), ("--method", "sliding-window", "--method", "a-shape")):
+            refused = run("compare", trace, *methods, "--heads", f"4:0,{LAYER}:{HEAD}", "-o", out, "--quiet", code=2).stderr
+            self.assertIn(f"{trace.name}: head {LAYER}:{HEAD} attends in chunks of {CHUNK} tokens", refused)
+            self.assertFalse(out.exists() or index.exists())
+        run("compare", trace, "--method", "sliding-window", "--heads", f"4:0,{LAYER}:{HEAD}", "--decode-rows", STEPS, "-o", out, "--quiet")
+        self.assertEqual([result["layer"] for result in json.loads(out.read_text())["results"]], [4, LAYER])
+
     def test_prefill_methods_are_refused_by_name(self):
         for command in (("compare", self.trace, "--method", "a-shape", "--quiet"), ("tune", self.trace, "--method", "a-shape", "--target", "cra=0.9", "-o", self.path / "t.json", "--quiet"),
                         ("render", self.trace, "--head", f"{LAYER}:{HEAD}", "--view", "mask", "--method", "a-shape", "-o", self.path / "mask.png"),
