@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "head/head_checks.h"
 #include "kernels/index_window.h"
@@ -48,26 +49,29 @@ kernels::Status SelectOnHead(const HeadTensors& head, const kernels::PrefillMeth
 
 kernels::Status SelectEachOnHead(const HeadTensors& head, const kernels::PrefillMethod& method,
                                  std::span<const kernels::ParameterValues> settings, const kernels::RunOptions& options,
-                                 std::vector<kernels::SparseIndex>* indices) {
+                                 const EachIndex& each) {
   if (kernels::Status status = CheckPrefillHead(head); !status.ok()) return status;
-  std::vector<kernels::SparseIndex> made(settings.size());
-  if (const auto* const several = dynamic_cast<const kernels::SelectsSeveral*>(&method)) {
-    std::vector<kernels::ParameterValues> of_prompt;
-    for (const kernels::ParameterValues& values : settings)
-      of_prompt.push_back(kernels::AtPromptLength(method, values, head.prompt_tokens));
-    if (kernels::Status status = several->SelectEach(head.Problem(), of_prompt, options, &made); !status.ok())
-      return status;
-    if (WindowHides(head)) {
-      for (kernels::SparseIndex& index : made) index = kernels::CutToWindow(index.View(), head.window);
+  const auto* const several = dynamic_cast<const kernels::SelectsSeveral*>(&method);
+  if (several == nullptr) {
+    for (size_t i = 0; i < settings.size(); ++i) {
+      kernels::SparseIndex index;
+      kernels::Status status = SelectInside(head, head.Problem(), method, settings[i], options, &index);
+      if (status.ok()) status = each(i, std::move(index));
+      if (!status.ok()) return status;
     }
-  } else {
-    for (size_t i = 0; i < made.size(); ++i) {
-      if (kernels::Status status = SelectInside(head, head.Problem(), method, settings[i], options, &made[i]);
-          !status.ok())
-        return status;
-    }
+    return {};
   }
-  *indices = std::move(made);
+  std::vector<kernels::ParameterValues> of_prompt;
+  for (const kernels::ParameterValues& values : settings)
+    of_prompt.push_back(kernels::AtPromptLength(method, values, head.prompt_tokens));
+  std::vector<kernels::SparseIndex> made(settings.size());
+  if (kernels::Status status = several->SelectEach(head.Problem(), of_prompt, options, &made); !status.ok())
+    return status;
+  for (size_t i = 0; i < made.size(); ++i) {
+    kernels::SparseIndex index = std::move(made[i]);
+    if (WindowHides(head)) index = kernels::CutToWindow(index.View(), head.window);
+    if (kernels::Status status = each(i, std::move(index)); !status.ok()) return status;
+  }
   return {};
 }
 

@@ -6,9 +6,10 @@
 // window lets the model see. Everything that compares methods on a head selects here, and nowhere else.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
-#include <vector>
 
 #include "analysis/head_tensors.h"
 #include "kernels/method.h"
@@ -35,9 +36,12 @@ kernels::Status SelectInside(const HeadFrame& frame, const kernels::AttentionPro
 kernels::Status SelectOnHead(const HeadTensors& head, const kernels::PrefillMethod& method,
                              const kernels::ParameterValues& values, const kernels::RunOptions& options,
                              kernels::SparseIndex* index);
-// The same at each of the settings: at once, where the method has costly work that they share.
+// The same at each of the settings, in their order: `each` gets a setting's place and its index before the next one is
+// made, as indices of a long prompt take megabytes; only where the method has costly work that settings share are they
+// made at once. Errors also those of `each`, which end it.
+using EachIndex = std::function<kernels::Status(size_t place, kernels::SparseIndex index)>;
 kernels::Status SelectEachOnHead(const HeadTensors& head, const kernels::PrefillMethod& method,
                                  std::span<const kernels::ParameterValues> settings, const kernels::RunOptions& options,
-                                 std::vector<kernels::SparseIndex>* indices);
+                                 const EachIndex& each);
 
 }  // namespace headscope::analysis

@@ -86,18 +86,18 @@ struct AtShares {
 std::vector<AtShares> Reached(const HeadTensorsPtr& head, const kernels::PrefillMethod& method,
                               const std::vector<kernels::ParameterValues>& settings, const HeadMass& mass,
                               bool with_blocks, const std::stop_token& stop) {
-  std::vector<kernels::SparseIndex> indices;
-  CheckStatus(SelectEachOnHead(*head, method, settings, {1, stop}, &indices), method.spec().title);
   std::vector<AtShares> reached;
-  for (size_t i = 0; i < settings.size(); ++i) {
+  const auto measure = [&](size_t place, kernels::SparseIndex index) {
     MaskPreview preview;
-    CheckStatus(
-        PreviewSelected(mass, method, settings[i], std::make_shared<const kernels::SparseIndex>(std::move(indices[i])),
-                        /*select_ms=*/0, 1, stop, &preview),
-        method.spec().title);
+    kernels::Status status =
+        PreviewSelected(mass, method, settings[place], std::make_shared<const kernels::SparseIndex>(std::move(index)),
+                        /*select_ms=*/0, 1, stop, &preview);
+    if (!status.ok()) return status;
     reached.push_back({preview.summary.cra_mean, preview.summary.cra_min, preview.summary.kept_fraction,
                        with_blocks ? BlocksShare(*head, preview.index->View()) : 0});
-  }
+    return status;
+  };
+  CheckStatus(SelectEachOnHead(*head, method, settings, {1, stop}, measure), method.spec().title);
   return reached;
 }
 

@@ -5,7 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <vector>
 
 #include "analysis/compare.h"
 #include "analysis/tiles.h"
@@ -301,6 +303,69 @@ TEST(ModelWindowAlone, NothingIsSelectedInBlocksOrBetweenGaps) {
   head.num_tokens = 102;
   EXPECT_EQ(status().code(), kernels::StatusCode::kUnsupported);
   EXPECT_THAT(status().message(), ::testing::HasSubstr("gaps between its query rows"));
+}
+
+// Another method, which counts its indices.
+class CountedIndices final : public kernels::PrefillMethod {
+ public:
+  explicit CountedIndices(const kernels::PrefillMethod& inner) : inner_(inner) {}
+  const kernels::MethodSpec& spec() const override { return inner_.spec(); }
+  kernels::Status Select(const kernels::AttentionProblem& problem, const kernels::ParameterValues& values,
+                         const kernels::RunOptions& options, kernels::SparseIndex* index) const override {
+    ++count;
+    return inner_.Select(problem, values, options, index);
+  }
+  mutable size_t count = 0;
+
+ private:
+  const kernels::PrefillMethod& inner_;
+};
+
+std::vector<kernels::ParameterValues> ThreeSettings(const kernels::MethodSpec& spec, const char* budget,
+                                                    const std::array<double, 3>& values) {
+  std::vector<kernels::ParameterValues> settings(3, kernels::ParameterValues(spec));
+  for (size_t i = 0; i < settings.size(); ++i) EXPECT_EQ(settings[i].Set(spec, budget, values[i]), "");
+  return settings;
+}
+
+// Twenty-five indices of a long prompt on every thread took hundreds of megabytes.
+TEST(SelectEachOnHeads, AnIndexIsHandedOverBeforeTheNextIsMade) {
+  const HeadTensorsPtr head = RandomHead({.num_tokens = 300, .window = 120}, 7);
+  const CountedIndices method(*kernels::FindPrefillMethod("a-shape"));
+  const auto settings = ThreeSettings(method.spec(), "n_local", {16, 64, 128});
+  size_t handed = 0;
+  ASSERT_TRUE(SelectEachOnHead(*head, method, settings, {.num_threads = 1},
+                               [&](size_t place, const kernels::SparseIndex& index) -> kernels::Status {
+                                 EXPECT_EQ(place, handed++);
+                                 EXPECT_EQ(method.count, handed) << "none is made before this one is taken";
+                                 EXPECT_EQ(
+                                     KeptBy(index.View()),
+                                     ExpectedKept(*head, *kernels::FindPrefillMethod("a-shape"), settings[place]));
+                                 return {};
+                               })
+                  .ok());
+  EXPECT_EQ(handed, 3u);
+  const kernels::Status status = SelectEachOnHead(*head, method, settings, {.num_threads = 1},
+                                                  [](size_t, const kernels::SparseIndex&) -> kernels::Status {
+                                                    return {kernels::StatusCode::kCancelled, "enough"};
+                                                  });
+  EXPECT_EQ(status.message(), "enough");
+  EXPECT_EQ(method.count, 4u) << "the first error ends it";
+}
+
+TEST(SelectEachOnHeads, WhatSettingsShareIsInsideTheWindowAtEach) {
+  const HeadTensorsPtr head = RandomHead({.num_tokens = 300, .window = 120}, 8);
+  const kernels::PrefillMethod& method = *kernels::FindPrefillMethod("oracle-top-p");
+  const auto settings = ThreeSettings(method.spec(), "p", {0.3, 0.6, 0.9});
+  size_t handed = 0;
+  ASSERT_TRUE(SelectEachOnHead(*head, method, settings, {.num_threads = 1},
+                               [&](size_t place, const kernels::SparseIndex& index) -> kernels::Status {
+                                 EXPECT_EQ(place, handed++);
+                                 EXPECT_EQ(KeptBy(index.View()), ExpectedKept(*head, method, settings[place]));
+                                 return {};
+                               })
+                  .ok());
+  EXPECT_EQ(handed, 3u);
 }
 
 // 131,072 rows of 100,000 columns and fewer: more pairs than 32 bits count.
