@@ -19,8 +19,8 @@ using Clock = std::chrono::steady_clock;
 
 // Rows of a head's quick look: enough to tell the classes apart, some fifty times cheaper than all rows of a 16K trace.
 constexpr int64_t kQuickRows = 256;
-// Up to here all rows take hardly longer than a quick look and the exact pass behind it: there is none.
-constexpr int64_t kFewRows = 4 * kQuickRows;
+// Rows x tokens up to which all rows take hardly longer than a quick look and the exact pass behind it: there is none.
+constexpr int64_t kFewPairs = int64_t{1} << 20;
 constexpr std::chrono::seconds kSaveEvery(20);
 
 // Linux gives each thread its own nice value, and threads inherit it from the one that makes them.
@@ -120,7 +120,7 @@ void StatisticsJob::Work(Run& run, const std::stop_token& stop) {
     run.known[id] = std::move(head);
   }
   const int64_t rows = run.trace->summary.num_rows;
-  if (rows > kFewRows) Pass(run, kQuickRows, stop);
+  if (rows > kQuickRows && rows * run.trace->summary.num_tokens > kFewPairs) Pass(run, kQuickRows, stop);
   Pass(run, rows, stop);
 }
 

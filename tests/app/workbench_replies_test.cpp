@@ -227,7 +227,7 @@ TEST_F(WorkbenchRepliesTest, AMaskThatIsGoneIsAnsweredWithoutATile) {
 
 // A short trace had every statistic twice: of 256 rows, and of all, which take hardly longer.
 TEST_F(WorkbenchRepliesTest, StatisticsOfFewRowsComeOnceAndThoseOfManyQuicklyBefore) {
-  constexpr int64_t kManyRows = 1100;
+  constexpr int64_t kManyRows = 1100, kLongTokens = 1900;
   const auto rows_of_answers = [&] {
     std::vector<int64_t> rows;
     bool finished = false;
@@ -241,7 +241,7 @@ TEST_F(WorkbenchRepliesTest, StatisticsOfFewRowsComeOnceAndThoseOfManyQuicklyBef
   };
   EXPECT_THAT(rows_of_answers(), ::testing::ElementsAre(kSquareTokens));
 
-  data::TraceLayout layout = data::testing::SmallLayout(ElementType::kFloat32, kManyRows);
+  data::TraceLayout layout = data::testing::SmallLayout(ElementType::kFloat32, kLongTokens);
   layout.row_selection = "all";
   layout.layers.resize(1);
   layout.facts.resize(1);
@@ -249,6 +249,13 @@ TEST_F(WorkbenchRepliesTest, StatisticsOfFewRowsComeOnceAndThoseOfManyQuicklyBef
   data::testing::WriteTrace(path, layout, kManyRows, kManyRows, kManyRows);
   OpenIn(bench_.get(), path);
   EXPECT_THAT(rows_of_answers(), ::testing::ElementsAre(256, kManyRows));
+
+  // Fewer rows, each of which takes longer: of a long prompt the quick look is worth it.
+  layout.row_selection = "every:2";
+  const std::string long_path = folder_.File("long.h5");
+  data::testing::WriteTrace(long_path, layout, kLongTokens, kLongTokens, kLongTokens / 2);
+  OpenIn(bench_.get(), long_path);
+  EXPECT_THAT(rows_of_answers(), ::testing::ElementsAre(256, kLongTokens / 2));
 }
 
 TEST_F(WorkbenchRepliesTest, NoAnswerComesOfAMaskThatIsGoneAfterItsRequestIsCancelled) {
