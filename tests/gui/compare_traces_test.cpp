@@ -300,8 +300,8 @@ TEST_F(CompareTracesTest, TheOtherTracesStatisticsAreShownStoppedAndResumed) {
   progress->CancelShown();  // of what began last
   EXPECT_TRUE(sweep.running());
   const auto* notice = Find<QLabel>("noticeText");
-  EXPECT_TRUE(notice->text().startsWith(QStringLiteral("Statistics of another-model.h5 stopped.")))
-      << notice->text().toStdString();
+  EXPECT_EQ(notice->text(),
+            QStringLiteral("Statistics of another-model.h5 stopped. The remaining heads are not compared yet."));
   QTest::mouseClick(Find<QPushButton>("noticeAction"), Qt::LeftButton);
   EXPECT_EQ(window_->store()->FindOther({1, 2}), nullptr);
   sweep.Stop();

@@ -500,6 +500,8 @@ TEST_F(KeptStateTest, StatisticsAreResumedAfterACancel) {
   const auto known = window_->store()->AllStatistics().size();
   ASSERT_LT(known, 80u) << "cancelled while they were under way";
   ASSERT_TRUE(Find<QPushButton>("noticeAction")->isVisible());
+  EXPECT_EQ(Find<QLabel>("noticeText")->text(),
+            QStringLiteral("Statistics stopped. The remaining heads keep their quick estimates, or have none yet."));
   QTest::mouseClick(Find<QPushButton>("noticeAction"), Qt::LeftButton);
   // Before the first of them reports, which of a long prompt takes a while.
   EXPECT_EQ(Find<QLabel>("progressText")->text(), QStringLiteral("Statistics of the heads"));

@@ -12,6 +12,7 @@
 
 #include "command_line.h"
 #include "fake_workbench.h"
+#include "stopped_statistics.h"
 
 namespace headscope::ui {
 namespace {
@@ -84,6 +85,36 @@ TEST_F(ClassSettingsTest, TheCommandLineNamesWhatIsChanged) {
   settings_.SetAlarm(0, 40);
   EXPECT_EQ(AnalyzeCommand(trace, settings_).toStdString(),
             "headscope analyze a.h5 --class-threshold near_mass=0.7 --alarm largest_logit=40");
+}
+
+// Of few rows there are no quick estimates, so nobody may be told that heads keep them.
+TEST_F(ClassSettingsTest, StoppedStatisticsAreTheQuickOnesOrNone) {
+  TraceSummary trace = heads_.trace();
+  ASSERT_GE(trace.heads.size(), 2u);
+  trace.heads.resize(2);
+  heads_.SetTrace(trace);
+  heads_.SetOther(trace);
+  const auto other = [&] { return OtherStatisticsStoppedText(heads_, QStringLiteral("b.h5")).toStdString(); };
+  const auto told = [&] { return StatisticsStoppedText(heads_).toStdString(); };
+  EXPECT_EQ(told(), "Statistics stopped. The remaining heads have none yet.");
+  EXPECT_EQ(other(), "Statistics of b.h5 stopped. The remaining heads are not compared yet.");
+  const auto know = [&](size_t head, int64_t rows) {
+    analysis::HeadStatistics statistics;
+    statistics.id = trace.heads[head];
+    statistics.num_rows = rows;
+    heads_.Add(statistics);
+    heads_.AddOther(statistics);
+  };
+  know(0, trace.num_rows - 1);
+  EXPECT_EQ(told(), "Statistics stopped. The remaining heads keep their quick estimates, or have none yet.");
+  EXPECT_EQ(other(),
+            "Statistics of b.h5 stopped. The remaining heads are compared by quick estimates, or not at all yet.");
+  know(1, trace.num_rows);
+  EXPECT_EQ(told(), "Statistics stopped. The remaining heads keep their quick estimates.");
+  EXPECT_EQ(other(), "Statistics of b.h5 stopped. The remaining heads are compared by quick estimates.");
+  know(0, trace.num_rows);
+  EXPECT_EQ(told(), "Statistics stopped.");
+  EXPECT_EQ(other(), "Statistics of b.h5 stopped.");
 }
 
 }  // namespace

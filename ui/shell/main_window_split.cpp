@@ -15,6 +15,7 @@
 #include "main_window.h"
 #include "shown_file_name.h"
 #include "shown_text.h"
+#include "stopped_statistics.h"
 #include "while_alive.h"
 
 namespace headscope::ui {
@@ -375,8 +376,8 @@ void MainWindow::RequestOtherStatistics() {
   progress_->Begin(kOtherStatisticsWork, [this, name] {
     other_workbench_->CancelStatistics(WhileAlive(this, [this] { state_.RunLiveAgain(); }));
     progress_->End(kOtherStatisticsWork);
-    notice_->ShowOffer(tr("Statistics of %1 stopped. The remaining heads are compared by quick estimates.").arg(name),
-                       tr("Resume"), [this, stopped = std::weak_ptr<Workbench>(other_workbench_)] {
+    notice_->ShowOffer(OtherStatisticsStoppedText(state_.heads, name), tr("Resume"),
+                       [this, stopped = std::weak_ptr<Workbench>(other_workbench_)] {
                          if (!stopped.expired() && stopped.lock() == other_workbench_) RequestOtherStatistics();
                        });
   });

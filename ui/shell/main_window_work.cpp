@@ -12,6 +12,7 @@
 #include "main_window.h"
 #include "panes.h"
 #include "save_dialog.h"
+#include "stopped_statistics.h"
 #include "while_alive.h"
 
 namespace headscope::ui {
@@ -218,8 +219,7 @@ void MainWindow::RequestStatistics() {
   progress_->Begin(kStatisticsWork, [this] {
     workbench_->CancelStatistics(WhileAlive(this, [this] { state_.RunLiveAgain(); }));
     progress_->End(kStatisticsWork);
-    notice_->ShowOffer(tr("Statistics stopped. The remaining heads keep their quick estimates."), tr("Resume"),
-                       [this] { RequestStatistics(); });
+    notice_->ShowOffer(StatisticsStoppedText(state_.heads), tr("Resume"), [this] { RequestStatistics(); });
   });
   // Of a long prompt the first head alone takes a while, and a bar without a word could be anything's.
   ProgressReport at_first;
