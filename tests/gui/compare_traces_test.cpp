@@ -303,6 +303,8 @@ TEST_F(CompareTracesTest, TheOtherTracesStatisticsAreShownStoppedAndResumed) {
   EXPECT_EQ(notice->text(),
             QStringLiteral("Statistics of another-model.h5 stopped. The remaining heads are not compared yet."));
   QTest::mouseClick(Find<QPushButton>("noticeAction"), Qt::LeftButton);
+  // Before the first of them reports.
+  EXPECT_EQ(Find<QLabel>("progressText")->text(), QStringLiteral("Statistics of another-model.h5   (+1 more)"));
   EXPECT_EQ(window_->store()->FindOther({1, 2}), nullptr);
   sweep.Stop();
   EXPECT_TRUE(progress->IsBusy());

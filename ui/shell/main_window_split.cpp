@@ -381,6 +381,10 @@ void MainWindow::RequestOtherStatistics() {
                          if (!stopped.expired() && stopped.lock() == other_workbench_) RequestOtherStatistics();
                        });
   });
+  // Until the first head reports, as the open trace's do.
+  ProgressReport at_first;
+  at_first.stage = tr("Statistics of %1").arg(name).toStdString();
+  progress_->Update(kOtherStatisticsWork, at_first);
   other_workbench_->RequestStatistics(
       WhileAlive(this, [this](const analysis::HeadStatistics& statistics) { state_.heads.AddOther(statistics); }),
       WhileAlive(this,
