@@ -13,6 +13,7 @@
 #include <QJsonDocument>
 #include <QLocale>
 #include <QTemporaryDir>
+#include <memory>
 
 #include "notice_log.h"
 #include "state_file.h"
@@ -329,6 +330,78 @@ TEST_F(GrownTraceTest, WhatWasGoneComesBackWithAFileThatTakesChanges) {
   keeper_.KeepNote(QStringLiteral("b"), {{QStringLiteral("text"), QStringLiteral("again")}});
   ASSERT_TRUE(writer_.Finish(20000));
   EXPECT_EQ(Open(200).notes.size(), 1U);
+}
+
+// The file in the settings folder, once it is there with these members, cannot be changed: its own path is as long as
+// any system takes one, and that of its lock longer.
+class FullSettingsTest : public GrownTraceTest {
+ protected:
+  void SetUp() override {
+    constexpr qsizetype kLongestPath = 4095,
+                        kOfFile = 44;  // "/traces/", 32 digits and ".json", less than ".lock" short
+    QString folder = folder_.path();
+    while (folder.size() < kLongestPath - kOfFile - 202) folder += u'/' + QString(200, u'd');
+    folder += u'/' + QString(kLongestPath - kOfFile - 3 - folder.size(), u'e');
+    full_ = std::make_unique<TraceKeeper>(&writer_, folder);
+    QObject::connect(full_.get(), &TraceKeeper::Failed, [this](const QString& sentence) { failed_ << sentence; });
+    QObject::connect(full_.get(), &TraceKeeper::Hidden, [this](const QString& sentence) { hidden_ << sentence; });
+  }
+  void PutInSettings(QJsonObject members) {
+    members[QStringLiteral("schema")] = QStringLiteral("headscope-trace-state-1");
+    const QString path = full_->FileInSettings(trace_);
+    ASSERT_TRUE(QDir().mkpath(QFileInfo(path).path()));
+    QFile file(path);
+    ASSERT_TRUE(file.open(QIODevice::WriteOnly));
+    file.write(QJsonDocument(members).toJson());
+    file.close();
+    ASSERT_NE(UpdateStateFile(path, 1 << 20, false, [](const QJsonObject&) { return QJsonObject(); }), QString())
+        << "it takes changes: these tests test nothing";
+  }
+
+  std::unique_ptr<TraceKeeper> full_;
+  QStringList failed_, hidden_;
+};
+
+// Each was said to be lost, and closing the window asked about runs that lay beside the trace.
+TEST_F(FullSettingsTest, WhatTheFileBesideTheTraceHasTakenIsKept) {
+  ASSERT_NO_FATAL_FAILURE(PutInSettings({{QStringLiteral("view"), QJsonObject{{QStringLiteral("head"), 1}}}}));
+  full_->Open(trace_, QStringLiteral("200 tokens"));
+  full_->KeepRun({{QStringLiteral("method"), QStringLiteral("band")}});
+  full_->KeepNote(QStringLiteral("a"), {{QStringLiteral("text"), QStringLiteral("first")}});
+  ASSERT_TRUE(writer_.Finish(20000));
+  EXPECT_EQ(failed_.join(u' '), QString());
+  EXPECT_EQ(hidden_.join(u' '), QString());
+  EXPECT_EQ(full_->num_unkept(), 0);
+  EXPECT_EQ(Open(200).runs.size(), 1U);
+}
+
+TEST_F(FullSettingsTest, WhatItHidesOfThatIsToldOnceAndWhatIsDroppedFails) {
+  const QJsonObject note = Entry(QStringLiteral("c"), 200, "note");
+  ASSERT_NO_FATAL_FAILURE(PutInSettings(
+      {{QStringLiteral("gone"), QJsonArray{QStringLiteral("b")}}, {QStringLiteral("notes"), QJsonArray{note}}}));
+  ASSERT_EQ(full_->Open(trace_, QStringLiteral("200 tokens")).notes.size(), 1U);
+  full_->KeepNote(QStringLiteral("b"), {{QStringLiteral("text"), QStringLiteral("again")}});
+  full_->KeepNote(QStringLiteral("c"), {{QStringLiteral("text"), QStringLiteral("changed")}});
+  full_->KeepRun({{QStringLiteral("method"), QStringLiteral("band")}});
+  ASSERT_TRUE(writer_.Finish(20000));
+  EXPECT_EQ(failed_.join(u' '), QString());
+  EXPECT_EQ(full_->num_unkept(), 0);
+  ASSERT_EQ(hidden_.size(), 1);
+  EXPECT_TRUE(hidden_.front().startsWith(full_->FileInSettings(trace_))) << hidden_.front().toStdString();
+  full_->DropNote(QStringLiteral("c"));
+  ASSERT_TRUE(writer_.Finish(20000));
+  EXPECT_EQ(failed_.size(), 1) << "it comes back";
+}
+
+// It was shown as it had been when the trace's folder took no changes.
+TEST_F(GrownTraceTest, ANoteChangedBesideTheTraceIsShownAsItIsNow) {
+  ASSERT_NO_FATAL_FAILURE(Write(keeper_.FileInSettings(trace_), {}, {Entry(QStringLiteral("a"), 200, "note")}));
+  ASSERT_EQ(Open(200).notes.size(), 1U);
+  keeper_.KeepNote(QStringLiteral("a"), {{QStringLiteral("text"), QStringLiteral("changed")}});
+  ASSERT_TRUE(writer_.Finish(20000));
+  const TraceKeeper::Kept kept = Open(200);
+  ASSERT_EQ(kept.notes.size(), 1U);
+  EXPECT_EQ(kept.notes[0].second[QStringLiteral("text")].toString(), QStringLiteral("changed"));
 }
 
 TEST(KeptOfLess, CountsAreGroupedInOneWay) {

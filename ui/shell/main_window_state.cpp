@@ -88,6 +88,11 @@ void MainWindow::KeepState() {
     notice_->ShowMessage(tr("Nothing can be written beside %1: its runs, notes and tunings are saved to %2.")
                              .arg(QFileInfo(session_.last_trace).fileName(), path));
   });
+  connect(&keeper_, &TraceKeeper::Hidden, this, [this](const QString& sentence) {
+    notice_->ShowError(tr("A note or tuning that was saved beside %1 is not shown as it is now when that is opened "
+                          "again. %2")
+                           .arg(QFileInfo(session_.last_trace).fileName(), sentence));
+  });
   connect(&keeper_, &TraceKeeper::Failed, this, [this](const QString& sentence) {
     notice_->ShowError(tr("Runs and notes could not be saved; export the runs. %1").arg(sentence));
   });

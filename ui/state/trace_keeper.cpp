@@ -133,6 +133,14 @@ QSet<QString> AddedIds(const TraceKeeper::Lists& lists) {
   return ids;
 }
 
+QSet<QString> DroppedIds(const TraceKeeper::Lists& lists) {
+  QSet<QString> ids;
+  for (const Changes* changes : {&lists.runs, &lists.notes, &lists.tunings}) {
+    for (const QString& id : changes->dropped) ids.insert(id);
+  }
+  return ids;
+}
+
 QJsonObject Without(const QSet<QString>& gone, const QJsonObject& json) {
   const Changes dropped{.added = {}, .dropped = gone.values()};
   return WithEntries(json, {.runs = dropped, .notes = dropped, .tunings = dropped});
@@ -199,7 +207,7 @@ TraceKeeper::Kept TraceKeeper::Open(const QString& trace_path, const QString& co
   tokens_ = length.tokens;
   runs_ = notes_ = tunings_ = {};
   shown_.clear();
-  told_elsewhere_ = told_of_tuning_ = false;
+  told_elsewhere_ = told_of_tuning_ = told_hidden_ = false;
   Kept kept;
   QSet<QString> runs, notes, tunings;  // by their ids
   Notes grown = carried;
@@ -415,22 +423,13 @@ void TraceKeeper::WriteTunings() {
 void TraceKeeper::WriteLists(const QString& key, const Lists& lists, std::function<void(const QString& error)> done) {
   // By whom the work is waited for may be looking at another trace by then: it takes all that it needs along.
   const auto elsewhere = std::make_shared<bool>(false);
+  const auto hidden = std::make_shared<QString>();
   const QString beside = FileBeside(trace_), in_settings = FileInSettings(trace_);
   const bool adds = !lists.runs.added.empty() || !lists.notes.added.empty() || !lists.tunings.added.empty();
   writer_->Write(
       QStringLiteral("%1 %2 ").arg(key, contents_) + trace_,  // of what it held before they are written, too
-      [beside, in_settings, elsewhere, lists, adds] {
+      [beside, in_settings, elsewhere, hidden, lists, adds] {
         const auto put = [&](const QJsonObject& present) { return WithEntries(present, lists); };
-        // A tuning that this folder has taken again is older in the other file.
-        QStringList elsewhere_too = lists.tunings.dropped;
-        for (const QJsonObject& tuning : lists.tunings.added) elsewhere_too.append(IdOf(tuning));
-        const auto drop = [&](const QJsonObject& present) {
-          // The file beside the trace takes changes again: what has come back to it is no longer gone.
-          return WithGone(WithEntries(present, {.runs = {{}, lists.runs.dropped},
-                                                .notes = {{}, lists.notes.dropped},
-                                                .tunings = {{}, elsewhere_too}}),
-                          GoneIn(present) - AddedIds(lists));
-        };
         // A JSON object that somebody else keeps under this name is not to be changed either.
         QString error;
         if (!IsOurs(ReadStateFile(beside, kMostTraceStateBytes, &error)))
@@ -445,16 +444,27 @@ void TraceKeeper::WriteLists(const QString& key, const Lists& lists, std::functi
               in_settings, kMostTraceStateBytes, /*keep_foreign=*/false,
               [&](const QJsonObject& present) { return WithGone(put(present), GoneIn(present) | gone); });
         }
-        const bool drops = !lists.runs.dropped.isEmpty() || !lists.notes.dropped.isEmpty() || !elsewhere_too.isEmpty();
-        if ((drops || adds) && QFileInfo::exists(in_settings))
-          return UpdateStateFile(in_settings, kMostTraceStateBytes, /*keep_foreign=*/false, drop);
+        // The file beside the trace has taken the change. What the other one has of it from another time comes first
+        // when the trace is opened, and what has come back is no longer gone.
+        const QSet<QString> added = AddedIds(lists);
+        const QJsonObject there = ReadStateFile(in_settings, kMostTraceStateBytes);
+        const QSet<QString> stale = GoneFrom(there, lists);
+        if (stale.isEmpty() && !GoneIn(there).intersects(added)) return QString();
+        const QString not_updated =
+            UpdateStateFile(in_settings, kMostTraceStateBytes, /*keep_foreign=*/false, [&](const QJsonObject& present) {
+              return WithGone(Without(GoneFrom(present, lists), present), GoneIn(present) - added);
+            });
+        // What is added is in a file all the same; what is dropped would come back.
+        if (stale.intersects(DroppedIds(lists))) return not_updated;
+        if (stale.intersects(added) || GoneIn(there).intersects(added)) *hidden = not_updated;
         return QString();
       },
-      [this, trace = trace_, contents = contents_, in_settings, elsewhere, adds,
+      [this, trace = trace_, contents = contents_, in_settings, elsewhere, hidden, adds,
        done = std::move(done)](const QString& error) {
         if (!error.isEmpty()) return done(error);
         if (trace != trace_ || contents != contents_) return;
         done({});
+        if (!hidden->isEmpty() && !std::exchange(told_hidden_, true)) Q_EMIT Hidden(*hidden);
         if (*elsewhere && adds && !std::exchange(told_elsewhere_, true)) Q_EMIT RunsKeptElsewhere(in_settings);
       });
 }

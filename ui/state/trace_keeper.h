@@ -95,7 +95,9 @@ class TraceKeeper : public QObject {
   void RunsKept();                              // all of them
   void RunsKeptElsewhere(const QString& path);  // once a trace: its folder takes none
   void Failed(const QString& sentence);         // runs and notes that no file takes
-  void TuningFailed(const QString& sentence);   // the same of tunings, once until one is written
+  // Once a trace: the file beside it has a note or tuning that the one in the settings folder hides, or has as it was.
+  void Hidden(const QString& sentence);
+  void TuningFailed(const QString& sentence);  // the same of tunings, once until one is written
 
  private:
   void WriteEntries();
@@ -110,7 +112,7 @@ class TraceKeeper : public QObject {
   QJsonObject view_;
   Changes runs_, notes_, tunings_;
   QStringList shown_;  // ids of the runs on show
-  bool told_elsewhere_ = false, told_of_tuning_ = false;
+  bool told_elsewhere_ = false, told_of_tuning_ = false, told_hidden_ = false;
 };
 
 }  // namespace headscope::ui
