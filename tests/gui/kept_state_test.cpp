@@ -230,6 +230,24 @@ TEST_F(KeptStateTest, AFileOfSomebodyElseIsLeftAlone) {
   }
 }
 
+// What was in it was not there, and the next run was saved elsewhere as if the folder took no files.
+TEST_F(KeptStateTest, AFileWithANameTwiceIsNamedOnOpeningAndOnSaving) {
+  QFile file(Beside());
+  ASSERT_TRUE(file.open(QIODevice::WriteOnly));
+  file.write(R"({"schema": "headscope-trace-state-1", "notes": [], "runs": [], "notes": []})");
+  file.close();
+  ASSERT_NO_FATAL_FAILURE(Open(trace_path()));
+  auto* notice = Find<QLabel>("noticeText");
+  const QString why =
+      QStringLiteral(" was not read: one of its objects has the name \"notes\" twice; remove one of the two.");
+  EXPECT_TRUE(notice->isVisible());
+  EXPECT_TRUE(notice->text().startsWith(QStringLiteral("Not all that was kept of this trace is shown. ")));
+  EXPECT_TRUE(notice->text().endsWith(why)) << notice->text().toStdString();
+  ASSERT_TRUE(Measure(Command::kRun));
+  EXPECT_TRUE(WaitFor([&] { return notice->text().contains(QStringLiteral("saved to")); }));
+  EXPECT_TRUE(notice->text().endsWith(why)) << notice->text().toStdString();
+}
+
 TEST_F(KeptStateTest, SavedRunsAreLoaded) {
   ASSERT_NO_FATAL_FAILURE(Open(trace_path()));
   ASSERT_TRUE(Measure());

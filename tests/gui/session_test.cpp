@@ -7,6 +7,7 @@
 #include <QHeaderView>
 #include <QJsonArray>
 #include <QJsonDocument>
+#include <QLabel>
 #include <QLineEdit>
 #include <QMenu>
 #include <QTableView>
@@ -16,6 +17,7 @@
 
 #include "head_table.h"
 #include "shell_fixture.h"
+#include "shown_text.h"
 #include "trace_keeper.h"
 
 namespace headscope::gui_test {
@@ -56,6 +58,19 @@ class SessionTest : public ShellTest {
     }
   }
 };
+
+// It was replaced by the defaults, without a word.
+TEST_F(SessionTest, OneWithANameTwiceIsNamedAndLeftAlone) {
+  const QByteArray text = R"({"theme": "dark", "recent": [], "theme": "light"})";
+  Write(session_path(), text);
+  OpenWindow(trace_path());
+  ASSERT_TRUE(WaitForCanvas());
+  EXPECT_EQ(Find<QLabel>("noticeText")->text(),
+            ui::Shown(session_path()) + QStringLiteral(" was not read: one of its objects has the name \"theme\" "
+                                                       "twice; remove one of the two."));
+  CloseWindow();
+  EXPECT_EQ(ReadSession(), text);
+}
 
 TEST_F(SessionTest, SortFilterAndColumnsOfTheHeadsTableComeBack) {
   OpenWindow(trace_path());

@@ -472,7 +472,8 @@ TEST(StateFile, OfANameTwiceIsRefusedByThatName) {
     EXPECT_EQ(is_read, error.isEmpty()) << text.constData();
     return error.remove(path);
   };
-  const QString refused = QStringLiteral(" was not changed: one of its objects has the name %1 twice.");
+  const QString refused =
+      QStringLiteral(" was not read: one of its objects has the name %1 twice; remove one of the two.");
   EXPECT_EQ(said(R"({"a": 1, "b": 2, "a": 3})"), refused.arg(QStringLiteral("\"a\"")));
   EXPECT_EQ(said(R"({"list": [1, {"x": {"a": [{}], "\u0061": "}:"}}]})"), refused.arg(QStringLiteral("\"a\"")));
   EXPECT_EQ(said(R"({"": 1, "": 2})"), refused.arg(QStringLiteral("\"\"")));
@@ -480,6 +481,29 @@ TEST(StateFile, OfANameTwiceIsRefusedByThatName) {
   for (const char* once : {R"({"a": {"a": [{"a": 1}, {"a": 2}]}, "b": "a", "c": ["a", "a"]})",
                            R"({"a\\": 1, "a": "{\"a\": 1}"})", R"({"a": 1, "A": 2, "a ": ": \"a\":"})"})
     EXPECT_EQ(said(once), QString());
+}
+
+// It was replaced as if it had been empty, with all that it held.
+TEST(StateFile, OfANameTwiceIsNeverReplaced) {
+  const QTemporaryDir folder;
+  const QString path = folder.filePath(QStringLiteral("state.json"));
+  const QByteArray text = R"({"a": 1, "b": 2, "a": 3})";
+  const auto replace = [&](const QByteArray& present) {
+    QFile file(path);
+    EXPECT_TRUE(file.open(QIODevice::WriteOnly) && file.write(present) == present.size());
+    file.close();
+    return UpdateStateFile(path, 1000, /*keep_foreign=*/false, [](const QJsonObject&) {
+      return QJsonObject{{QStringLiteral("c"), 4}};
+    });
+  };
+  EXPECT_EQ(replace(text),
+            path + QStringLiteral(" was not changed: one of its objects has the name \"a\" twice; remove "
+                                  "one of the two."));
+  QFile file(path);
+  ASSERT_TRUE(file.open(QIODevice::ReadOnly));
+  EXPECT_EQ(file.readAll(), text);
+  EXPECT_EQ(replace("no JSON"), QString());
+  EXPECT_EQ(ReadStateFile(path, 1000)[QStringLiteral("c")].toInt(), 4);
 }
 
 }  // namespace

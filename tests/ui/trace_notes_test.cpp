@@ -393,6 +393,32 @@ TEST_F(FullSettingsTest, WhatItHidesOfThatIsToldOnceAndWhatIsDroppedFails) {
   EXPECT_EQ(failed_.size(), 1) << "it comes back";
 }
 
+// Notes, runs and tunings were not there, and nobody said why.
+TEST_F(GrownTraceTest, AFileThatCannotBeReadIsNamedOnOpening) {
+  const QString beside = TraceKeeper::FileBeside(trace_);
+  const auto put = [](const QString& path, const QByteArray& text) {
+    ASSERT_TRUE(QDir().mkpath(QFileInfo(path).path()));
+    QFile file(path);
+    ASSERT_TRUE(file.open(QIODevice::WriteOnly) && file.write(text) == text.size());
+  };
+  EXPECT_EQ(Open(200).error, QString());
+  const QByteArray merged = R"({"schema": "headscope-trace-state-1", "notes": [], "runs": [], "notes": []})";
+  ASSERT_NO_FATAL_FAILURE(put(beside, merged));
+  const QString why = beside + QStringLiteral(
+                                   " was not read: one of its objects has the name \"notes\" twice; remove "
+                                   "one of the two.");
+  EXPECT_EQ(Open(200).error, why);
+  QStringList elsewhere;
+  QObject::connect(&keeper_, &TraceKeeper::RunsKeptElsewhere,
+                   [&](const QString& path, const QString& reason) { elsewhere << path << reason; });
+  keeper_.KeepNote(QStringLiteral("a"), {{QStringLiteral("text"), QStringLiteral("first")}});
+  ASSERT_TRUE(writer_.Finish(20000));
+  EXPECT_EQ(elsewhere, QStringList({keeper_.FileInSettings(trace_), why}));
+  ASSERT_NO_FATAL_FAILURE(put(keeper_.FileInSettings(trace_), "no JSON"));
+  EXPECT_EQ(Open(200).error,
+            keeper_.FileInSettings(trace_) + QStringLiteral(" was not read: it is not a JSON object. ") + why);
+}
+
 // It was shown as it had been when the trace's folder took no changes.
 TEST_F(GrownTraceTest, ANoteChangedBesideTheTraceIsShownAsItIsNow) {
   ASSERT_NO_FATAL_FAILURE(Write(keeper_.FileInSettings(trace_), {}, {Entry(QStringLiteral("a"), 200, "note")}));

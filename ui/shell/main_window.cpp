@@ -51,14 +51,13 @@ QString DroppedPath(const QMimeData* data) {
 MainWindow::MainWindow(Workbench* workbench, const QString& session_path)
     : workbench_(workbench),
       session_path_(session_path),
-      session_(Session::Load(session_path)),
-      written_(session_),
       keeper_(&writer_, QFileInfo(session_path).path()),
       state_(workbench),
       settings_history_(
           state_.parameters.stack(), [this](const QJsonObject& settings) { ApplyViewSettings(settings); },
           &MainWindow::NameOfChange),
       commands_(this) {
+  session_ = written_ = Session::Load(session_path, &said_at_start_);
   setObjectName(QStringLiteral("mainWindow"));
   setWindowTitle(QStringLiteral("headscope"));
   setAcceptDrops(true);

@@ -84,9 +84,9 @@ void MainWindow::KeepState() {
     connect(dock, &QDockWidget::visibilityChanged, this, &MainWindow::StateChanged);
   }
   connect(&keeper_, &TraceKeeper::RunsKept, &state_.runs, &RunsModel::MarkSaved);
-  connect(&keeper_, &TraceKeeper::RunsKeptElsewhere, this, [this](const QString& path) {
-    notice_->ShowMessage(tr("Nothing can be written beside %1: its runs, notes and tunings are saved to %2.")
-                             .arg(QFileInfo(session_.last_trace).fileName(), path));
+  connect(&keeper_, &TraceKeeper::RunsKeptElsewhere, this, [this](const QString& path, const QString& why) {
+    notice_->ShowMessage(tr("Nothing can be written beside %1: its runs, notes and tunings are saved to %2. %3")
+                             .arg(QFileInfo(session_.last_trace).fileName(), path, why));
   });
   connect(&keeper_, &TraceKeeper::Hidden, this, [this](const QString& sentence) {
     notice_->ShowError(tr("A note or tuning that was saved beside %1 is not shown as it is now when that is opened "

@@ -184,6 +184,8 @@ void MainWindow::TraceOpened(TraceSummary opened, bool again) {
   OfferTuning(kept.tunings);
   // Who was there when it grew has been asked.
   if (const QString text = kept.WhatIsNotShown(); !again && !text.isEmpty()) notice_->ShowMessage(text);
+  if (!kept.error.isEmpty() && !again)
+    notice_->ShowError(tr("Not all that was kept of this trace is shown. %1").arg(kept.error));
   if (!said_at_start_.isEmpty()) notice_->ShowError(std::exchange(said_at_start_, {}));
   SaveSession();  // at once: the recent files are what a person misses most
 }

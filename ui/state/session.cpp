@@ -74,8 +74,8 @@ QString Session::DefaultPath() {
          QStringLiteral("/headscope/session.json");
 }
 
-Session Session::Load(const QString& path) {
-  return FromJson(ReadStateFile(path, kMostSessionBytes));
+Session Session::Load(const QString& path, QString* error) {
+  return FromJson(ReadStateFile(path, kMostSessionBytes, error));
 }
 
 QJsonObject Session::MergedInto(const QJsonObject& present, const Session& before) const {

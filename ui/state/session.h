@@ -35,8 +35,9 @@ struct Session {
 
   // session.json in the user's config folder ($XDG_CONFIG_HOME/headscope).
   static QString DefaultPath();
-  // A file that is absent, no JSON object or larger than any session gives the defaults.
-  static Session Load(const QString& path);
+  // A file that is absent, no JSON object or larger than any session gives the defaults, and so
+  // does one that has a name twice. `error` (may be null) is then one sentence, but for an absent file.
+  static Session Load(const QString& path, QString* error = nullptr);
   // Puts into the file what differs from `before`, which is what it was told last: all else there may be another
   // window's. What is opened goes to the head of its recent files. Waits for other windows (state_file.h). Returns an
   // empty string or one sentence.

@@ -61,14 +61,17 @@ std::optional<QString> NameTwice(const QByteArray& text) {
   return {};
 }
 
-}  // namespace
+struct StateFileText {
+  QJsonObject object;
+  QString why_not;              // a clause; empty: it is read, or absent
+  bool has_name_twice = false;  // what it holds is known but for which of the two
+};
 
-QJsonObject ReadStateFile(const QString& path, qint64 most_bytes, QString* error) {
-  QFile file(path);
-  const auto refuse = [&](const QString& why) {
-    if (error != nullptr) *error = QStringLiteral("%1 was not changed: %2.").arg(path, why);
-    return QJsonObject();
+StateFileText ReadText(const QString& path, qint64 most_bytes) {
+  const auto refuse = [](const QString& why, bool has_name_twice = false) {
+    return StateFileText{.object = {}, .why_not = why, .has_name_twice = has_name_twice};
   };
+  QFile file(path);
   if (!file.exists()) return {};
   if (!file.open(QIODevice::ReadOnly)) return refuse(file.errorString());
   if (file.size() > most_bytes) return refuse(QStringLiteral("it is larger than any file that headscope keeps there"));
@@ -76,10 +79,20 @@ QJsonObject ReadStateFile(const QString& path, qint64 most_bytes, QString* error
   const QJsonDocument document = QJsonDocument::fromJson(text);
   if (!document.isObject()) return refuse(QStringLiteral("it is not a JSON object"));
   if (const std::optional<QString> name = NameTwice(text)) {
-    return refuse(QStringLiteral("one of its objects has the name %1 twice")
-                      .arg(QString::fromStdString(Quoted(name->toStdString()))));
+    return refuse(QStringLiteral("one of its objects has the name %1 twice; remove one of the two")
+                      .arg(QString::fromStdString(Quoted(name->toStdString()))),
+                  /*has_name_twice=*/true);
   }
-  return document.object();
+  return {.object = document.object(), .why_not = {}};
+}
+
+}  // namespace
+
+QJsonObject ReadStateFile(const QString& path, qint64 most_bytes, QString* error) {
+  const StateFileText read = ReadText(path, most_bytes);
+  if (error != nullptr && !read.why_not.isEmpty())
+    *error = QStringLiteral("%1 was not read: %2.").arg(path, read.why_not);
+  return read.object;
 }
 
 QString UpdateStateFile(const QString& path, qint64 most_bytes, bool keep_foreign,
@@ -92,11 +105,11 @@ QString UpdateStateFile(const QString& path, qint64 most_bytes, bool keep_foreig
                               ? QStringLiteral("another headscope is still writing it")
                               : QStringLiteral("the folder %1 is not writable").arg(folder));
   }
-  QString foreign;
-  const QJsonObject present = ReadStateFile(path, most_bytes, &foreign);
-  if (keep_foreign && !foreign.isEmpty()) return foreign;
-  const QJsonObject changed = change(present);
-  if (changed == present && QFile::exists(path)) return {};
+  const StateFileText present = ReadText(path, most_bytes);
+  if (!present.why_not.isEmpty() && (keep_foreign || present.has_name_twice))
+    return QStringLiteral("%1 was not changed: %2.").arg(path, present.why_not);
+  const QJsonObject changed = change(present.object);
+  if (changed == present.object && QFile::exists(path)) return {};
   QByteArray text = QJsonDocument(changed).toJson();
   // What a person hardly reads any more takes less than half of that without its spaces.
   if (text.size() > most_bytes / 8) text = QJsonDocument(changed).toJson(QJsonDocument::Compact);

@@ -16,7 +16,8 @@ QJsonObject ReadStateFile(const QString& path, qint64 most_bytes, QString* error
 
 // Replaces the file by what `change` makes of its present object. Makes its folder. Waits for other windows, so not on
 // the window's thread. Returns an empty string or one sentence; a file that holds something else is left alone when
-// `keep_foreign`, and replaced otherwise.
+// `keep_foreign`, and replaced otherwise. An object that has a name twice is left alone in any case: somebody can mend
+// it.
 QString UpdateStateFile(const QString& path, qint64 most_bytes, bool keep_foreign,
                         const std::function<QJsonObject(const QJsonObject& present)>& change);
 

@@ -218,13 +218,17 @@ TraceKeeper::Kept TraceKeeper::Open(const QString& trace_path, const QString& co
   };
   std::vector<QJsonObject> files;
   QSet<QString> gone;
+  QStringList errors;
   for (const QString& path : {FileInSettings(trace_), FileBeside(trace_)}) {
-    QJsonObject json = ReadStateFile(path, kMostTraceStateBytes);
+    QString error;
+    QJsonObject json = ReadStateFile(path, kMostTraceStateBytes, &error);
+    if (!error.isEmpty()) errors << error;
     if (!IsOurs(json)) continue;
     if (!gone.isEmpty()) json = Without(gone, json);
     gone = GoneIn(json);
     files.push_back(std::move(json));
   }
+  kept.error = errors.join(u' ');
   // Notes before runs: they are shown, and the runs are counted.
   std::set<int64_t> left_out;
   for (const QString& list : {kNotesMember, kRunsMember, kTuningsMember}) {
@@ -422,7 +426,7 @@ void TraceKeeper::WriteTunings() {
 
 void TraceKeeper::WriteLists(const QString& key, const Lists& lists, std::function<void(const QString& error)> done) {
   // By whom the work is waited for may be looking at another trace by then: it takes all that it needs along.
-  const auto elsewhere = std::make_shared<bool>(false);
+  const auto elsewhere = std::make_shared<QString>();  // why the file beside the trace takes nothing
   const auto hidden = std::make_shared<QString>();
   const QString beside = FileBeside(trace_), in_settings = FileInSettings(trace_);
   const bool adds = !lists.runs.added.empty() || !lists.notes.added.empty() || !lists.tunings.added.empty();
@@ -436,8 +440,8 @@ void TraceKeeper::WriteLists(const QString& key, const Lists& lists, std::functi
           error = QStringLiteral("%1 was not written by headscope.").arg(beside);
         if (error.isEmpty() && (adds || QFileInfo::exists(beside)))
           error = UpdateStateFile(beside, kMostTraceStateBytes, /*keep_foreign=*/true, put);
-        *elsewhere = !error.isEmpty();
-        if (*elsewhere) {
+        *elsewhere = error;
+        if (!error.isEmpty()) {
           const QJsonObject fixed = ReadStateFile(beside, kMostTraceStateBytes);
           const QSet<QString> gone = IsOurs(fixed) ? GoneFrom(fixed, lists) : QSet<QString>();
           return UpdateStateFile(
@@ -465,7 +469,8 @@ void TraceKeeper::WriteLists(const QString& key, const Lists& lists, std::functi
         if (trace != trace_ || contents != contents_) return;
         done({});
         if (!hidden->isEmpty() && !std::exchange(told_hidden_, true)) Q_EMIT Hidden(*hidden);
-        if (*elsewhere && adds && !std::exchange(told_elsewhere_, true)) Q_EMIT RunsKeptElsewhere(in_settings);
+        if (!elsewhere->isEmpty() && adds && !std::exchange(told_elsewhere_, true))
+          Q_EMIT RunsKeptElsewhere(in_settings, *elsewhere);
       });
 }
 

@@ -50,6 +50,7 @@ class TraceKeeper : public QObject {
     // Lengths that runs, notes and tunings name beyond the most that are looked up, of notes first and the longest
     // first: what is of them stays in the file, whether it is of this trace or not.
     int num_lengths_left_out = 0;
+    QString error;  // one sentence for each file that is there and cannot be read; empty: none
 
     QString WhatIsNotShown() const;  // in sentences; empty: all is
   };
@@ -92,9 +93,10 @@ class TraceKeeper : public QObject {
   QString FileOfRuns() const;
 
  Q_SIGNALS:
-  void RunsKept();                              // all of them
-  void RunsKeptElsewhere(const QString& path);  // once a trace: its folder takes none
-  void Failed(const QString& sentence);         // runs and notes that no file takes
+  void RunsKept();  // all of them
+  // Once a trace: its folder takes none, and `why` is a sentence.
+  void RunsKeptElsewhere(const QString& path, const QString& why);
+  void Failed(const QString& sentence);  // runs and notes that no file takes
   // Once a trace: the file beside it has a note or tuning that the one in the settings folder hides, or has as it was.
   void Hidden(const QString& sentence);
   void TuningFailed(const QString& sentence);  // the same of tunings, once until one is written
