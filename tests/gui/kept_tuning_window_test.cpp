@@ -171,6 +171,28 @@ TEST_F(KeptTuningWindowTest, ATuningThatCannotBeReadIsDiscarded) {
   EXPECT_FALSE(is_told()) << Notice().toStdString();
 }
 
+TEST_F(KeptTuningWindowTest, WhatOnlyLacksItsMethodIsNotOfferedForDiscarding) {
+  Open();
+  const std::string contents = window_->store()->trace().contents;
+  window_.reset();
+  const QJsonObject settings{
+      {QStringLiteral("methods"), QJsonArray{QJsonObject{{QStringLiteral("name"), QStringLiteral("of-a-file")}}}}};
+  const QJsonObject kept{{QStringLiteral("id"), QStringLiteral("x")},
+                         {QStringLiteral("contents"), QString::fromStdString(contents)},
+                         {QStringLiteral("tuning"), QJsonObject{{QStringLiteral("settings"), settings}}}};
+  ASSERT_EQ(ui::UpdateStateFile(ui::TraceKeeper::FileBeside(trace_path()), 1 << 26, /*keep_foreign=*/true,
+                                [&](QJsonObject present) {
+                                  present[QStringLiteral("schema")] = QStringLiteral("headscope-trace-state-1");
+                                  present[QStringLiteral("tunings")] = QJsonArray{kept};
+                                  return present;
+                                }),
+            QString());
+  Open();
+  ASSERT_TRUE(WaitFor([&] { return Notice().contains(QStringLiteral("its method of-a-file is not known")); }, 3000));
+  EXPECT_FALSE(Find<QPushButton>("noticeAction")->isVisible());
+  EXPECT_EQ(InFile().size(), 1);
+}
+
 // The program itself, killed while it tunes.
 TEST_F(KeptTuningWindowTest, WhatAKilledProgramFoundIsTakenUp) {
   QProcess process;

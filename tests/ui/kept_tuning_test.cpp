@@ -433,6 +433,38 @@ TEST_F(KeepingTest, ADamagedTuningIsNamedAndTheOneBeforeIsOffered) {
   EXPECT_NE(offer.id, QStringLiteral("newer"));
 }
 
+// One click took hours of tuning away from a window that had only not read the method's file, also while another window
+// was at it.
+TEST_F(KeepingTest, WhatOnlyLacksItsMethodOrIsTakenUpIsNotDiscarded) {
+  Stopped().reset();
+  const QString id = InFile()[0].toObject()[QStringLiteral("id")].toString();
+  {
+    const auto changes = Window();
+    QJsonObject tuning = changes->kept.tunings[0].second, settings = tuning[QStringLiteral("settings")].toObject();
+    QJsonArray methods = settings[QStringLiteral("methods")].toArray();
+    QJsonObject method = methods[0].toObject();
+    method[QStringLiteral("name")] = QStringLiteral("of-a-file");
+    methods[0] = method;
+    settings[QStringLiteral("methods")] = methods;
+    tuning[QStringLiteral("settings")] = settings;
+    changes->keeper.KeepTuning(QStringLiteral("of a file"), tuning);
+    ASSERT_TRUE(changes->Written());
+  }
+  const TuningKeeper::Offer offer = Window()->Offer();
+  EXPECT_TRUE(offer.wrong.contains(QStringLiteral("its method of-a-file is not known"))) << offer.wrong.toStdString();
+  EXPECT_EQ(offer.wrong_id, QString());
+  const auto first = Window(), second = Window();
+  ASSERT_EQ(first->tunings.TakeUp(id), QString());
+  EXPECT_EQ(second->tunings.Discard(id),
+            QStringLiteral("Another window has taken this tuning up, and it is not discarded."));
+  ASSERT_TRUE(second->Written());
+  EXPECT_EQ(InFile().size(), 2);
+  first->tunings.LetGo();
+  EXPECT_EQ(second->tunings.Discard(id), QString());
+  ASSERT_TRUE(second->Written());
+  EXPECT_EQ(InFile().size(), 1);
+}
+
 TEST_F(KeepingTest, WhereTheTracesFolderTakesNoFileTheSettingsFolderKeepsIt) {
   ASSERT_TRUE(QDir().mkpath(TraceKeeper::FileBeside(trace_)));  // a folder where the file would be
   Stopped().reset();

@@ -55,8 +55,12 @@ void MainWindow::OfferTuning(const TraceKeeper::Notes& kept) {
   }
   if (offer.wrong.isEmpty()) return;
   // The bar holds one offer: what can be taken up comes first.
-  if (!offer.id.isEmpty()) return notice_->ShowError(offer.wrong);
-  notice_->ShowOffer(offer.wrong, tr("Discard it"), [this, id = offer.wrong_id] { keeper_.DropTuning(id); });
+  if (offer.wrong_id.isEmpty()) return notice_->ShowError(offer.wrong);
+  if (!offer.id.isEmpty())
+    return notice_->ShowError(offer.wrong + tr(" Once the other one is exported or discarded, it can be discarded."));
+  notice_->ShowOffer(offer.wrong, tr("Discard it"), [this, id = offer.wrong_id] {
+    if (const QString error = tunings_.Discard(id); !error.isEmpty()) notice_->ShowError(error);
+  });
 }
 
 void MainWindow::OpenTuneDialog() {

@@ -97,6 +97,7 @@ class TuningReader {
 
   struct Wrong {
     QString why;
+    bool lacks_method = false;
   };
 
   KeptTuning Read(const QJsonObject& json) {
@@ -124,7 +125,8 @@ class TuningReader {
 
  private:
   static void Require(bool holds, const char* what) {
-    if (!holds) throw Wrong{QStringLiteral("its \"%1\" is not of this trace, or damaged").arg(QLatin1String(what))};
+    if (!holds)
+      throw Wrong{.why = QStringLiteral("its \"%1\" is not of this trace, or damaged").arg(QLatin1String(what))};
   }
   static QJsonObject Object(const QJsonObject& json, const char* name) {
     const QJsonValue value = json[QLatin1String(name)];
@@ -193,7 +195,7 @@ class TuningReader {
   static kernels::ParameterValues ValuesOf(const std::string& text, const kernels::MethodSpec& spec) {
     kernels::ParameterValues values(spec);
     if (const std::string error = values.Parse(spec, text); !error.empty())
-      throw Wrong{QString::fromStdString(spec.name + " does not take its parameters")};
+      throw Wrong{.why = QString::fromStdString(spec.name + " does not take its parameters")};
     // Every parameter: a default may be another one by now.
     Require(values.ToString(spec) == text, "values");
     return values;
@@ -209,9 +211,11 @@ class TuningReader {
       const std::string name = Text(method, "name");
       const kernels::MethodSpec* const spec = Find(methods_, name);
       if (spec == nullptr || !HasBudget(*spec)) {
-        throw Wrong{QStringLiteral("its method %1 is not known or cannot be tuned here; if it is one of a file, read "
-                                   "that file and open the trace again")
-                        .arg(QString::fromStdString(name).left(80))};
+        throw Wrong{
+            .why = QStringLiteral("its method %1 is not known or cannot be tuned here; if it is one of a file, read "
+                                  "that file and open the trace again")
+                       .arg(QString::fromStdString(name).left(80)),
+            .lacks_method = true};
       }
       if (first == nullptr) first = spec;
       Require(spec->phase == first->phase, "methods");
@@ -283,7 +287,7 @@ class TuningReader {
     try {
       return ParseDevice(Text(json, "device"));
     } catch (const UsageError&) {
-      throw Wrong{QStringLiteral("its \"device\" is none")};
+      throw Wrong{.why = QStringLiteral("its \"device\" is none")};
     }
   }
 
@@ -327,11 +331,12 @@ size_t KeptTuning::NumTuned() const {
 
 std::optional<KeptTuning> KeptTuning::FromJson(const QJsonObject& json, const TraceSummary& trace,
                                                const std::vector<kernels::MethodSpec>& methods,
-                                               const Workbench& workbench, QString* why) {
+                                               const Workbench& workbench, QString* why, bool* lacks_method) {
   try {
     return TuningReader(trace, methods, workbench).Read(json);
   } catch (const TuningReader::Wrong& wrong) {
     *why = wrong.why;
+    if (lacks_method != nullptr) *lacks_method = wrong.lacks_method;
     return std::nullopt;
   }
 }

@@ -24,10 +24,11 @@ struct KeptTuning {
   size_t NumTuned() const;
 
   // Nothing for what is no tuning of this trace, or one that these methods and this workbench could not have made:
-  // files are untrusted. `why` is then a clause.
+  // files are untrusted. `why` is then a clause, and `lacks_method` (may be null) whether a method that is not here is
+  // all that is known to be in the way: once its file is read the tuning may be one.
   static std::optional<KeptTuning> FromJson(const QJsonObject& json, const TraceSummary& trace,
                                             const std::vector<kernels::MethodSpec>& methods, const Workbench& workbench,
-                                            QString* why);
+                                            QString* why, bool* lacks_method = nullptr);
 };
 
 // "SampleAttention", or "The best of 3 methods".

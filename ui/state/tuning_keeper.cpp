@@ -107,12 +107,13 @@ TuningKeeper::Offer TuningKeeper::FindOffer(const TraceKeeper::Notes& tunings) c
   for (auto one = tunings.rbegin(); one != tunings.rend() && one - tunings.rbegin() < kMostLookedAt; ++one) {
     if (Claim(one->first) == nullptr) continue;
     QString why;
-    const auto tuning =
-        KeptTuning::FromJson(one->second, state_->heads.trace(), state_->trial.methods(), *state_->workbench, &why);
+    bool lacks_method = false;
+    const auto tuning = KeptTuning::FromJson(one->second, state_->heads.trace(), state_->trial.methods(),
+                                             *state_->workbench, &why, &lacks_method);
     if (!tuning) {
       if (offer.wrong.isEmpty()) {
         offer.wrong = tr("A tuning kept with this trace was passed over: %1.").arg(why);
-        offer.wrong_id = one->first;
+        if (!lacks_method) offer.wrong_id = one->first;
       }
       continue;
     }
@@ -155,6 +156,13 @@ QString TuningKeeper::TakeUp(const QString& id) {
   claim_ = std::move(claim);
   has_new_ = false;  // it is in the file
   failed_written_ = 0;
+  return {};
+}
+
+QString TuningKeeper::Discard(const QString& id) {
+  const std::unique_ptr<OutputClaim> claim = Claim(id);
+  if (claim == nullptr) return tr("Another window has taken this tuning up, and it is not discarded.");
+  keeper_->DropTuning(id);
   return {};
 }
 

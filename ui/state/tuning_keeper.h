@@ -38,12 +38,14 @@ class TuningKeeper : public QObject {
     QString id;        // empty: there is nothing to offer
     QString sentence;  // what there is
     QString wrong;     // a sentence of what is no tuning of this trace and stays in its file; empty: nothing
-    QString wrong_id;
+    QString wrong_id;  // empty: it may be one of a method that is not here, and is not to be discarded
   };
   // Of the trace that has just been opened: the newest that no window is at.
   Offer FindOffer(const TraceKeeper::Notes& tunings) const;
   // Puts what was offered in the place of what the sweep has. Empty, or one sentence.
   QString TakeUp(const QString& id);
+  // Drops what cannot be taken up. Empty, or one sentence: another window is at it, which can.
+  QString Discard(const QString& id);
 
   // Whether the sweep's tuning stays with its trace when another takes its place or the window ends: it does unless a
   // person wants it gone.
