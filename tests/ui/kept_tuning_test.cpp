@@ -515,6 +515,36 @@ TEST(StateFile, OfANameTwiceIsRefusedByThatName) {
     EXPECT_EQ(said(once), QString());
 }
 
+// Strings of an untrusted file that are no names cost what Qt takes for them: a document was parsed for each.
+TEST(StateFile, EscapedStringsDoNotHoldTheWindowUp) {
+  const QTemporaryDir folder;
+  const QString path = folder.filePath(QStringLiteral("state.json"));
+  QByteArray text = R"({"\n": [)" + QByteArray(R"("\n",)").repeated(500000) + R"(0], "\u00e9\t\/\ud83d\ude42": 1})";
+  QFile file(path);
+  ASSERT_TRUE(file.open(QIODevice::WriteOnly) && file.write(text) == text.size());
+  file.close();
+  const auto fastest = [](const auto& read) {
+    qint64 least = std::numeric_limits<qint64>::max();
+    for (int i = 0; i < 5; ++i) {
+      QElapsedTimer timer;
+      timer.start();
+      read();
+      least = std::min(least, timer.nsecsElapsed());
+    }
+    return least;
+  };
+  const qint64 parsed = fastest([&] { EXPECT_TRUE(QJsonDocument::fromJson(text).isObject()); });
+  QString error;
+  const qint64 taken = fastest([&] { EXPECT_EQ(ReadStateFile(path, 1 << 26, &error).size(), 2); });
+  EXPECT_EQ(error, QString());
+  EXPECT_LT(taken, 3 * parsed) << taken / 1000000 << " ms and " << parsed / 1000000 << " ms";
+  text.replace(R"("\n": [)", "\"\u00e9\\t/\U0001F642\": [");
+  ASSERT_TRUE(file.open(QIODevice::WriteOnly) && file.write(text) == text.size());
+  file.close();
+  EXPECT_TRUE(ReadStateFile(path, 1 << 26, &error).isEmpty());
+  EXPECT_TRUE(error.contains(QStringLiteral(" twice;"))) << error.toStdString();
+}
+
 // It was replaced as if it had been empty, with all that it held.
 TEST(StateFile, OfANameTwiceIsNeverReplaced) {
   const QTemporaryDir folder;

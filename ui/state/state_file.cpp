@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "state_file.h"
 
+#include <QByteArrayView>
 #include <QDir>
 #include <QFile>
 #include <QFileInfo>
-#include <QJsonArray>
 #include <QJsonDocument>
 #include <QLockFile>
 #include <QSaveFile>
@@ -24,27 +24,43 @@ QString Sentence(const QString& path, const QString& why) {
   return QStringLiteral("%1 could not be written: %2.").arg(path, why);
 }
 
-// The first name that an object of a valid JSON text has twice, of which Qt takes the last.
+// A string of a valid JSON text, without its quotes, as Qt reads it.
+QString Unescaped(QByteArrayView raw) {
+  QString text;
+  for (;;) {
+    const qsizetype escape = raw.indexOf('\\');
+    text += QString::fromUtf8(escape < 0 ? raw : raw.first(escape));
+    if (escape < 0) return text;
+    const char letter = raw[escape + 1];
+    const bool is_code = letter == 'u';
+    const QByteArrayView letters = "bfnrt", meant = "\b\f\n\r\t";
+    const qsizetype control = letters.indexOf(letter);
+    if (is_code) {
+      text += QChar(raw.sliced(escape + 2, 4).toUShort(nullptr, 16));
+    } else {
+      text += QLatin1Char(control < 0 ? letter : meant[control]);
+    }
+    raw = raw.sliced(escape + (is_code ? 6 : 2));
+  }
+}
+
+// The first name that an object of a valid JSON text has twice, of which Qt takes the last. The text is untrusted, and
+// the window waits: of its strings only the names are looked at.
 std::optional<QString> NameTwice(const QByteArray& text) {
   std::vector<std::set<QString>> names;  // of the objects and lists that are open
-  QString last;                          // string
+  QByteArrayView last;                   // string
   for (qsizetype at = 0; at < text.size(); ++at) {
     switch (text[at]) {
       case '"': {
-        const qsizetype begin = at++;
-        bool is_escaped = false;
+        const qsizetype begin = ++at;
         for (; text[at] != '"'; ++at) {
-          if (text[at] != '\\') continue;
-          is_escaped = true;
-          ++at;
+          if (text[at] == '\\') ++at;
         }
-        const QByteArray quoted = text.mid(begin, at + 1 - begin);
-        last = is_escaped ? QJsonDocument::fromJson('[' + quoted + ']').array().first().toString()
-                          : QString::fromUtf8(quoted.mid(1, quoted.size() - 2));
+        last = QByteArrayView(text).sliced(begin, at - begin);
         break;
       }
       case ':':
-        if (!names.back().insert(last).second) return last;
+        if (const auto [name, is_new] = names.back().insert(Unescaped(last)); !is_new) return *name;
         break;
       case '{':
       case '[':
