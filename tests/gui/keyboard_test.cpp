@@ -15,6 +15,7 @@
 #include <QTextBrowser>
 #include <QToolBar>
 #include <QToolButton>
+#include <QTreeWidget>
 #include <map>
 
 #include "shell_fixture.h"
@@ -230,6 +231,28 @@ TEST_F(KeyboardTest, TheFindBarGivesTheKeyboardBack) {
   QTest::keyClick(input, Qt::Key_Return);
   EXPECT_FALSE(input->isVisible());
   EXPECT_EQ(window_->focusWidget(), window_->canvas());
+}
+
+// It went to the map that had it when the bar was opened first.
+TEST_F(KeyboardTest, AskedForAgainTheFindBarGivesTheKeyboardToWhatHadItLast) {
+  Open();
+  auto* input = Find<QLineEdit>("findInput");
+  window_->ActionNamed(QStringLiteral("go-infoDock"))->trigger();
+  QTest::qWait(50);
+  QWidget* const pane = Find<QTreeWidget>("traceInfo");
+  window_->canvas()->setFocus();
+  window_->commands()[ui::Command::kFindToken]->trigger();
+  ASSERT_EQ(window_->focusWidget(), input);
+  pane->setFocus();
+  ASSERT_TRUE(input->isVisible());
+  // And once more from the bar itself.
+  for (int i = 0; i < 2; ++i) {
+    window_->commands()[ui::Command::kFindToken]->trigger();
+    ASSERT_EQ(window_->focusWidget(), input);
+  }
+  QTest::keyClick(input, Qt::Key_Escape);
+  EXPECT_FALSE(input->isVisible());
+  EXPECT_EQ(window_->focusWidget(), pane);
 }
 
 TEST_F(KeyboardTest, ZoomByPlusAndMinusAndHeadsByCommaAndPeriodFromTheMap) {

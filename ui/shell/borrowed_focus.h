@@ -10,19 +10,23 @@ namespace headscope::ui {
 
 class BorrowedFocus {
  public:
-  // Before `borrower` is shown. One that is on show has borrowed it already.
+  // Before `borrower` takes it, also again while it is on show: something else may have it by then.
   void Take(const QWidget* borrower) {
-    if (!borrower->isVisible()) owner_ = borrower->window()->focusWidget();
+    QWidget* const present = borrower->window()->focusWidget();
+    if (!IsWithin(present, borrower)) owner_ = present;
   }
   // While the focus is still within `borrower`; what has it elsewhere by now keeps it.
   void GiveBack(const QWidget* borrower) {
-    const QWidget* const present = borrower->window()->focusWidget();
-    const bool has_it = present != nullptr && (present == borrower || borrower->isAncestorOf(present));
+    const bool has_it = IsWithin(borrower->window()->focusWidget(), borrower);
     if (owner_ != nullptr && owner_->isVisible() && owner_->isEnabled() && has_it)
       owner_->setFocus(Qt::OtherFocusReason);
   }
 
  private:
+  static bool IsWithin(const QWidget* focus, const QWidget* borrower) {
+    return focus != nullptr && (focus == borrower || borrower->isAncestorOf(focus));
+  }
+
   QPointer<QWidget> owner_;
 };
 
