@@ -196,6 +196,26 @@ TEST_F(PaneReachTest, ThePaletteGivesTheKeyboardBack) {
   EXPECT_NE(window_->focusWidget(), window_->canvas());
 }
 
+// Who went to another window and came back had the keyboard in a row of tabs.
+TEST_F(PaneReachTest, ThePaletteGivesTheKeyboardBackWhenItsWindowIsLeft) {
+  ASSERT_NO_FATAL_FAILURE(Open());
+  auto* input = Find<QLineEdit>("paletteInput");
+  window_->canvas()->setFocus();
+  Press(Qt::Key_P, Qt::ControlModifier | Qt::ShiftModifier);
+  ASSERT_TRUE(WaitFor([&] { return window_->focusWidget() == input && window_->isActiveWindow(); }, 3000));
+  {
+    QWidget other;
+    other.resize(200, 100);
+    other.show();
+    other.activateWindow();
+    ASSERT_TRUE(WaitFor([&] { return other.isActiveWindow(); }, 3000));
+    EXPECT_FALSE(input->isVisible());
+  }
+  window_->activateWindow();
+  ASSERT_TRUE(WaitFor([&] { return window_->isActiveWindow(); }, 3000));
+  EXPECT_EQ(window_->focusWidget(), window_->canvas());
+}
+
 // "a-very-long-name-of-a-trac" told no trace of a series from another.
 TEST(WelcomePageTest, ALongNameOfARecentTraceKeepsItsEnd) {
   QMainWindow window;

@@ -210,7 +210,7 @@ void CommandPalette::Rank(const QString& typed) {
 }
 
 bool CommandPalette::eventFilter(QObject* watched, QEvent* event) {
-  if (event->type() == QEvent::FocusOut) hide();
+  if (event->type() == QEvent::FocusOut) Close();  // the window may only be left
   if (event->type() != QEvent::KeyPress) return QFrame::eventFilter(watched, event);
   switch (static_cast<QKeyEvent*>(event)->key()) {
     case Qt::Key_Escape:
