@@ -240,6 +240,25 @@ TEST_F(ScreensTest, ANoticeDoesNotOpenTheRolledUpPanel) {
   EXPECT_TRUE(is_rolled_up());
 }
 
+// The panel was placed as if the first map alone gave way to the notice, or as if the lower ones still did.
+TEST_F(ScreensTest, RowsOfMapsShareWhatANoticeTakes) {
+  ASSERT_NO_FATAL_FAILURE(FirstStart());
+  const ui::HeadCanvas* const canvas = window_->canvas();
+  auto* const notice = Find<ui::NoticeBar>("notice");
+  notice->ShowError(QStringLiteral("A sentence."));
+  ASSERT_TRUE(WaitFor([&] { return canvas->notice_height() > 0; }, 3000));
+  const int height = notice->height();
+  EXPECT_EQ(canvas->notice_height(), height);
+  QAction* const split = window_->commands()[ui::Command::kSplitFour];
+  split->trigger();
+  EXPECT_EQ(canvas->notice_height(), height / 2);
+  QTest::qWait(50);
+  ASSERT_EQ(notice->height(), height) << "it has broken its line: this test tests nothing";
+  EXPECT_EQ(canvas->notice_height(), height / 2);
+  split->trigger();
+  EXPECT_EQ(canvas->notice_height(), height);
+}
+
 TEST_F(ScreensTest, ClicksMeetWhatIsDrawn) {
   ASSERT_NO_FATAL_FAILURE(FirstStart());
   ASSERT_TRUE(WaitForStatistics());

@@ -221,6 +221,9 @@ void HeadCanvas::RestorePanel(const PanelPosition& position) {
 void HeadCanvas::SetNoticeHeight(int height) {
   impl_->notice_height = height;
 }
+int HeadCanvas::notice_height() const {
+  return impl_->notice_height;
+}
 void HeadCanvas::FitRange() {
   impl_->FitRange();
 }

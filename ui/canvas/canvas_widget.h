@@ -113,6 +113,7 @@ class HeadCanvas : public GlSurface {
   // What a notice above the map takes of its height for a while. Whether the panel has room beside the map is asked of
   // the height without it: a lower map leaves more room, and the panel opened and closed with every notice.
   void SetNoticeHeight(int height);
+  int notice_height() const;
 
   // Spreads the colours over the probabilities in view; nothing changes while none of them is known.
   void FitRange();

@@ -414,8 +414,7 @@ bool MainWindow::eventFilter(QObject* watched, QEvent* event) {
     return QMainWindow::eventFilter(watched, event);
   }
   if (watched == maps_) {
-    // The notice stands above the maps, and rows of them share what it takes.
-    if (event->type() == QEvent::Resize) canvas_->SetNoticeHeight(maps_->y() / (lower_maps_->isHidden() ? 1 : 2));
+    if (event->type() == QEvent::Resize) ShareNotice();
     return QMainWindow::eventFilter(watched, event);
   }
   if (event->type() == QEvent::Resize) StateChanged();

@@ -136,6 +136,7 @@ class MainWindow : public QMainWindow {
   void UpdateComparison();
   void ExchangeMaps();
   bool ExchangeWith(size_t number);  // among the others; false: they cannot be swapped
+  void ShareNotice();                // what it takes of the first map's height
   void ShowTheSamePart();
   void FollowHead();  // the other maps, if they are to
   void OpenOtherTrace(const QString& path);

@@ -98,7 +98,13 @@ void MainWindow::Split(size_t num_others) {
   UpdateComparison();
   UpdateCommands();
   ShowNotesOnMaps();
+  ShareNotice();
   StateChanged();
+}
+
+void MainWindow::ShareNotice() {
+  // The notice stands above the maps, and rows of them share what it takes.
+  canvas_->SetNoticeHeight(maps_->y() / (lower_maps_->isHidden() ? 1 : 2));
 }
 
 void MainWindow::ShowTheSamePart() {
