@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstring>
 
 #include "bfloat16_tiles.h"
 #include "kernels/narrow_floats.h"
@@ -15,8 +14,6 @@ namespace {
 
 std::atomic<BFloat16Unit> most_used{BFloat16Unit::kTiles};
 
-constexpr int64_t kPanelWords = int64_t{2} * kPanelLanes;  // of one pair of components
-
 // Of one panel: the order of additions is the instruction's, the pair's second product before its first.
 void ScorePanelPlainly(const uint16_t* q, int32_t num_rows, const uint16_t* panel, int32_t width, float scale,
                        float* scores, int64_t ld) {
@@ -24,7 +21,7 @@ void ScorePanelPlainly(const uint16_t* q, int32_t num_rows, const uint16_t* pane
     for (int64_t lane = 0; lane < kPanelLanes; ++lane) {
       float sum = 0;
       for (int32_t d = 0; d < width; d += 2) {
-        const uint16_t* const pair = panel + d / 2 * kPanelWords + 2 * lane;
+        const uint16_t* const pair = panel + d / 2 * kPairStep + 2 * lane;
         const uint16_t* const own = q + int64_t{row} * width + d;
         sum += FloatFromBFloat16(own[1]) * FloatFromBFloat16(pair[1]);
         sum += FloatFromBFloat16(own[0]) * FloatFromBFloat16(pair[0]);
@@ -84,18 +81,8 @@ bool BFloat16ProductsPay() {
 BFloat16Keys::BFloat16Keys(const uint16_t* rows, int32_t num_rows, int32_t width)
     : num_rows_(num_rows), width_(width), pairs_(static_cast<size_t>(PanelFloats(num_rows, width))) {
   for (int32_t begin = 0; begin < num_rows; begin += kPanelLanes) {
-    uint16_t* const panel = pairs_.data() + int64_t{begin} * width;
-    const int32_t lanes = std::min(kPanelLanes, num_rows - begin);
-    // A cache line of every row at a time: rows lie far apart, whole columns of them would not stay in the cache.
-    constexpr int32_t kLine = 32;
-    for (int32_t line = 0; line < width; line += kLine) {
-      for (int32_t lane = 0; lane < lanes; ++lane) {
-        for (int32_t d = line; d < std::min(line + kLine, width); d += 2) {
-          std::memcpy(panel + d / 2 * kPanelWords + int64_t{2} * lane, rows + int64_t{begin + lane} * width + d,
-                      2 * sizeof(uint16_t));
-        }
-      }
-    }
+    PackPairs(rows + int64_t{begin} * width, width, std::min(kPanelLanes, num_rows - begin), width,
+              pairs_.data() + int64_t{begin} * width);
   }
 }
 

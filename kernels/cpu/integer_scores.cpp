@@ -5,7 +5,6 @@
 #include <array>
 #include <atomic>
 #include <cmath>
-#include <cstring>
 #include <limits>
 
 #include "integer_vectors.h"
@@ -20,10 +19,6 @@ std::atomic<IntegerUse> use{IntegerUse::kWherePaying};
 std::atomic<int32_t> shorter_by{0};
 
 constexpr float kMostNumber = 32767.0f;
-
-// Numbers of a cache line. Columns' rows lie one more apart than they are wide: where that is a large power of two, the
-// same line of all 64 falls into so few sets of the first cache that they push each other out.
-constexpr int32_t kLine = 32;
 
 // Rounding of norms, whose squares are summed in fp32 within a piece, and of the quotients behind them.
 constexpr double kNormSlack = 1 + 3e-6;
@@ -142,7 +137,9 @@ void IntegerColumns::Start(int32_t width, bool by_powers) {
   columns_.clear();
   width_ = width;
   by_powers_ = by_powers;
-  row_step_ = width + kLine;
+  // A cache line more than they are wide: where that is a large power of two, the same line of all 64 rows falls into
+  // so few sets of the first cache that they push each other out.
+  row_step_ = width + kPairLine;
   rows_.resize(static_cast<size_t>(row_step_ * kPanelLanes));
 }
 
@@ -153,15 +150,7 @@ void IntegerColumns::Append(const float* row) {
 
 void IntegerColumns::Finish() {
   pairs_.resize(static_cast<size_t>(width_) * kPanelLanes);
-  // A cache line of every row at a time: whole rows would not stay in the first cache.
-  for (int32_t line = 0; line < width_; line += kLine) {
-    const int32_t end = std::min(line + kLine, width_);
-    for (int64_t lane = 0; lane < static_cast<int64_t>(columns_.size()); ++lane) {
-      const int16_t* const row = rows_.data() + lane * row_step_;
-      int16_t* const column = pairs_.data() + 2 * lane;
-      for (int32_t d = line; d < end; d += 2) std::memcpy(column + d / 2 * kPairStep, row + d, 2 * sizeof(int16_t));
-    }
-  }
+  PackPairs(rows_.data(), row_step_, static_cast<int32_t>(columns_.size()), width_, pairs_.data());
 }
 
 void ScoreIntegers(const IntegerRows& rows, int32_t begin, int32_t end, const IntegerColumns& columns, int32_t from,

@@ -11,9 +11,6 @@
 
 namespace headscope::kernels {
 
-// The numbers of a panel of columns, [pair of components][column][2], that lie from one pair to the next.
-inline constexpr int64_t kPairStep = int64_t{2} * kPanelLanes;
-
 // Of a row: its length and that of its longest piece, and its largest component. A NaN shows in the lengths.
 struct RowSize {
   double length = 0, longest = 0;

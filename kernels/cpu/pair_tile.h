@@ -38,7 +38,7 @@ HEADSCOPE_PAIR_TILE void MultiplyPairTile(const typename Pairs::Number* rows, in
 #pragma GCC unroll 8
     for (int j = 0; j < kVectors; ++j) sum[i][j] = Pairs::Zero();
   }
-  for (int32_t d = 0; d < components; d += 2, panel += int64_t{2} * kPanelLanes) {
+  for (int32_t d = 0; d < components; d += 2, panel += kPairStep) {
     __m512i columns[kVectors];
 #pragma GCC unroll 8
     for (int j = 0; j < kVectors; ++j) columns[j] = _mm512_loadu_si512(panel + 32 * j);
