@@ -11,7 +11,9 @@
 #include <cerrno>
 #include <cstring>
 #include <iterator>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "base/errors.h"
 #include "trace/file_driver.h"
@@ -29,6 +31,25 @@ WrittenFile* Written(H5FD_t* file) {
 }
 const WrittenFile* Written(const H5FD_t* file) {
   return static_cast<const WrittenFile*>(file);
+}
+
+// Writes all of the pieces, one behind the other from `place` on, and uses them up. False: errno says why.
+bool WriteAll(int descriptor, std::span<iovec> pieces, off_t place) {
+  while (!pieces.empty()) {
+    const ssize_t written = pwritev(descriptor, pieces.data(), static_cast<int>(pieces.size()), place);
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return false;
+    place += written;
+    for (auto left = static_cast<size_t>(written); !pieces.empty(); pieces = pieces.subspan(1)) {
+      iovec& piece = pieces.front();
+      const size_t taken = std::min(left, piece.iov_len);
+      piece.iov_base = static_cast<char*>(piece.iov_base) + taken;
+      piece.iov_len -= taken;
+      left -= taken;
+      if (piece.iov_len > 0) break;
+    }
+  }
+  return true;
 }
 
 // Reports errno in the words in which HDF5's own driver does, which Hdf5Reason finds.
@@ -129,13 +150,8 @@ struct ChunkDriver {
       chunk->written_ = false;
     } else {
       if (!WriteAsked(file)) return FailedCall(H5E_WRITEERROR);
-      const auto* from = static_cast<const char*>(buffer);
-      for (size_t done = 0; done < size;) {
-        const ssize_t put = pwrite(written.descriptor, from + done, size - done, static_cast<off_t>(address + done));
-        if (put < 0 && errno == EINTR) continue;
-        if (put < 0) return FailedCall(H5E_WRITEERROR);
-        done += static_cast<size_t>(put);
-      }
+      iovec all[] = {{const_cast<void*>(buffer), size}};  // written and not changed
+      if (!WriteAll(written.descriptor, all, static_cast<off_t>(address))) return FailedCall(H5E_WRITEERROR);
     }
     written.end_of_file = std::max<haddr_t>(written.end_of_file, address + size);
     return 0;
@@ -213,31 +229,15 @@ bool StoredChunk::WriteNow() {
   if (used_ < bytes_ &&
       (is_there || (is_behind_end_ && fallocate(descriptor_, 0, place_, static_cast<off_t>(size())) == 0))) {
     const size_t from = is_there ? before_.bytes : 0;
-    written_ = WriteAll({values(from)}, place_ + static_cast<off_t>(from)) &&
-               WriteAll({sum}, place_ + static_cast<off_t>(bytes_));
+    iovec begun[] = {values(from)}, end[] = {sum};
+    written_ = WriteAll(descriptor_, begun, place_ + static_cast<off_t>(from)) &&
+               WriteAll(descriptor_, end, place_ + static_cast<off_t>(bytes_));
     return written_;
   }
   std::vector<char> zeros(bytes_ - used_);
-  written_ = WriteAll({values(0), {zeros.data(), zeros.size()}, sum}, place_);
+  iovec all[] = {values(0), {zeros.data(), zeros.size()}, sum};
+  written_ = WriteAll(descriptor_, all, place_);
   return written_;
-}
-
-bool StoredChunk::WriteAll(std::vector<iovec> pieces, off_t place) const {
-  for (size_t first = 0; first < pieces.size();) {
-    const ssize_t written = pwritev(descriptor_, pieces.data() + first, static_cast<int>(pieces.size() - first), place);
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return false;
-    place += written;
-    for (auto left = static_cast<size_t>(written); first < pieces.size(); ++first) {
-      iovec& piece = pieces[first];
-      const size_t taken = std::min(left, piece.iov_len);
-      piece.iov_base = static_cast<char*>(piece.iov_base) + taken;
-      piece.iov_len -= taken;
-      left -= taken;
-      if (piece.iov_len > 0) break;
-    }
-  }
-  return true;
 }
 
 }  // namespace headscope::data

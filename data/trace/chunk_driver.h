@@ -7,13 +7,11 @@
 #pragma once
 
 #include <sys/types.h>
-#include <sys/uio.h>
 
 #include <array>
 #include <cstddef>
 #include <functional>
 #include <string>
-#include <vector>
 
 #include "trace/fletcher32.h"
 #include "trace/hdf5_handle.h"
@@ -50,8 +48,7 @@ class StoredChunk {
  private:
   friend struct ChunkDriver;
   size_t size() const { return bytes_ + checksum_.size(); }
-  bool WriteNow();                                              // false: errno says why
-  bool WriteAll(std::vector<iovec> pieces, off_t place) const;  // likewise
+  bool WriteNow();  // false: errno says why
 
   const void* values_;
   size_t used_, bytes_;
