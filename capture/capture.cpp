@@ -175,9 +175,8 @@ CaptureResult CaptureWith(const CaptureRequest& request, ModelInUse* in_use, con
     const auto keep = [&] {
       for (data::UnfinishedFile& file : unfinished) file.Keep();
     };
-    const std::vector<Device>& devices = in_use->placement.layers;
-    const bool from_gpu = request.device.is_gpu() || std::ranges::any_of(devices, &Device::is_gpu);
-    recorder.emplace(&*writer, layout, plan.rows(), plan.num_prompt_tokens(), from_gpu, keep);
+    recorder.emplace(&*writer, layout, plan.rows(), plan.num_prompt_tokens(),
+                     UsesGpu(request.device, in_use->placement), keep);
     CaptureRun run(model, in_use->tokenizer ? &*in_use->tokenizer : nullptr, &*recorder, stop);
     if (request.readable) run.TellOf([&](int64_t tokens) { request.readable(files.front(), tokens); });
     const int64_t pass_tokens = PassTokens(request, &plan, *model);

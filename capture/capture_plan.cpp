@@ -28,6 +28,10 @@ model::Placement PlaceLayers(const CaptureRequest& request, int64_t tokens, std:
   return placement;
 }
 
+bool UsesGpu(const Device& asked, const model::Placement& placement) {
+  return placement.layers.empty() ? asked.is_gpu() : std::ranges::any_of(placement.layers, &Device::is_gpu);
+}
+
 int64_t LayerBytesOfToken(int64_t trace_bytes, const data::TraceLayout& layout) {
   return trace_bytes / (std::ssize(layout.layers) * std::max<int64_t>(1, layout.max_tokens));
 }

@@ -150,8 +150,8 @@ int ShowPlans(const CaptureArguments& arguments, const std::vector<capture::Batc
                number_bytes);
     if (!IsSpread(layer_devices)) seconds += time.About(cost, number_bytes, device);
     of_model = std::max(of_model, cost.model_bytes);
-    const bool from_gpu = device.is_gpu() || IsSpread(layer_devices);
-    of_recorder = std::max(of_recorder, capture::RecorderBytes(plan.capture, from_gpu));
+    of_recorder =
+        std::max(of_recorder, capture::RecorderBytes(plan.capture, capture::UsesGpu(request.device, placement)));
     bytes += plan.capture.bytes;
     files << "  " << analysis::Printable(plan.path) << ": " << plan.capture.num_prompt_tokens << " prompt tokens, "
           << plan.capture.num_rows << " query rows, " << ByteText(plan.capture.bytes)

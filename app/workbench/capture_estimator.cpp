@@ -84,7 +84,8 @@ void SetCost(const capture::CapturePlan& plan, const Device& asked, int64_t mode
   const std::vector<Device>& layers = plan.placement.layers;
   const bool spread = IsSpread(layers);
   estimate->on_gpu = !spread && (layers.empty() ? asked : layers.front()).is_gpu();
-  estimate->memory_bytes = model_bytes + (estimate->on_gpu ? 0 : capture::RecorderBytes(plan, spread));
+  estimate->memory_bytes =
+      model_bytes + (estimate->on_gpu ? 0 : capture::RecorderBytes(plan, capture::UsesGpu(asked, plan.placement)));
   estimate->seconds = spread ? 0 : seconds;
 }
 

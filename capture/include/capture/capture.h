@@ -98,6 +98,9 @@ struct CapturePlan {
   std::string why_no_texts = {};    // as a CaptureResult's
 };
 
+// Whether some layer of the model runs on a GPU: on the device that was asked for, or where they were placed.
+bool UsesGpu(const Device& asked, const model::Placement& placement);
+
 // About what the process holds of a capture beside the model: the program with its libraries, what waits to be written,
 // as much as may wait where the disk is slow, and the writer's open chunks.
 int64_t RecorderBytes(const CapturePlan& plan, bool from_gpu);
